@@ -33,6 +33,14 @@ from stator.native.rows_declare import (
 COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 ALLOCATION = "depends on how the object grew, which a shadow does not share"
 PINNED = "its value is a window on memory that may change under it"
+CODE_FROM_TEXT = "runs or makes code that no source file shows"
+INTERPRETED = "a frame of its own, which the interpreter runs"
+ADDRESS = "shows an address, which differs from run to run"
+# Text and bytes share their methods; these take numbers, which may come from a Python __index__.
+TAKES_INDEX = (
+    "__getitem__ __mul__ __rmul__ center ljust rjust zfill expandtabs split rsplit replace splitlines "
+    "find rfind index rindex count startswith endswith"
+)
 
 
 def _sequences() -> None:
@@ -214,11 +222,6 @@ _iterators()
 _namespaces_and_aliases()
 
 
-CODE_FROM_TEXT = "runs or makes code that no source file shows"
-INTERPRETED = "a frame of its own, which the interpreter runs"
-ADDRESS = "shows an address, which differs from run to run"
-
-
 def _functions() -> None:
     shell(builtins, "len", calls_back=True)
     pure(builtins, "all any bin hex oct chr", calls_back=True)
@@ -344,13 +347,6 @@ _exceptions()
 _object_and_type()
 _descriptors_and_functions()
 _suspended_frames()
-
-
-# Text and bytes share their methods; these take numbers, which may come from a Python __index__.
-TAKES_INDEX = (
-    "__getitem__ __mul__ __rmul__ center ljust rjust zfill expandtabs split rsplit replace splitlines "
-    "find rfind index rindex count startswith endswith"
-)
 
 
 def _numbers() -> None:

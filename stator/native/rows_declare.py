@@ -33,6 +33,9 @@ C_ATTRIBUTES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 INSTANCE_METHOD: type = type(vars(torch._C.DispatchKeySet)["raw_repr"])
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _NO_CONSTRUCTOR = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+ATTRIBUTE_ACCESS = "attribute access follows the attribute rules"
+ROWS: dict[int, Row] = {}  # by id; each row holds its object, so an id cannot come to mean another object
+NAMES: dict[int, str] = {}  # where each object was found, for the documentation and for messages
 
 
 class NativeClass(enum.Enum):
@@ -80,11 +83,6 @@ class Row:
     slot: str = ""  # special method of a tensor that it calls
     asks_modes: bool | None = None  # whether torch asks a mode about it; None: where it gets a tensor
 
-
-ATTRIBUTE_ACCESS = "attribute access follows the attribute rules"
-
-ROWS: dict[int, Row] = {}  # by id; each row holds its object, so an id cannot come to mean another object
-NAMES: dict[int, str] = {}  # where each object was found, for the documentation and for messages
 
 _REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY)
 

@@ -53,6 +53,11 @@ from stator.native.rows_declare import (
 )
 
 COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
+TIME_ZONE = "reads the time zone of the process"
+GUARDED_CONTEXT = "the settings of the decimal context are guarded, its flags written back"
+DECIMAL_CONTEXT = "reads the decimal context, and leaves its flags there"
+DIGEST_MODULES = ("_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2")
+REGISTRY = "changes a registry of the process"
 
 
 def _operators() -> None:
@@ -216,11 +221,6 @@ _dictionaries()
 _ordered_lists()
 
 
-TIME_ZONE = "reads the time zone of the process"
-GUARDED_CONTEXT = "the settings of the decimal context are guarded, its flags written back"
-DECIMAL_CONTEXT = "reads the decimal context, and leaves its flags there"
-
-
 def declare_named_fields(owner: type) -> None:
     """A C struct sequence (time.struct_time, sys.version_info): a tuple with names."""
     attribute_slots(owner)
@@ -296,10 +296,6 @@ _dates()
 _decimals()
 _arrays()
 _clocks_and_chance()
-
-
-DIGEST_MODULES = ("_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2")
-REGISTRY = "changes a registry of the process"
 
 
 def _regular_expressions() -> None:

@@ -46,6 +46,38 @@ ENTRY_STATE = "each entry guards this state as a whole"
 SETTING = "a setting of the process, guarded by its value"
 GRAPH_STATE = "the change is recorded in the graph"
 MODES = "the tracer's own mode is on the stack, and must not show"
+ARRAY = "shows or moves the memory of an array"
+ON_STANDINS = "runs on the memory of stand-ins"
+# Methods of arrays that change their layout, show their address or write them out.
+_REFUSED_METHODS = """resize setflags setfield __setstate__ tofile dump dumps __reduce__ __reduce_ex__ __dlpack__
+    __dlpack_device__ __array_function__ __array_ufunc__ __getattribute__ __setattr__ __delattr__ __new__ __iter__
+    __class_getitem__ __repr__ __str__ __format__ __len__ __setitem__ __delitem__ __getitem__ __release_buffer__
+    __buffer__ to_device""".split()
+# C functions of numpy that compute on arrays and change nothing else.
+_FUNCTIONS = """array asarray asanyarray ascontiguousarray asfortranarray copyto arange zeros count_nonzero empty
+    empty_like where lexsort putmask fromiter concatenate inner dot vdot c_einsum correlate correlate2
+    datetime_data datetime_as_string compare_chararrays _vec_string _place bincount _monotonicity
+    interp interp_complex ravel_multi_index unravel_index packbits unpackbits normalize_axis_index _unique_hash
+    """.split()
+# numpy's functions that write files, keep what they are given, or compare addresses, which stand-ins do not have.
+_REFUSED_FUNCTIONS = "save savez savez_compressed savetxt shares_memory may_share_memory".split()
+# numpy's Python functions that make arrays.
+MAKERS = "ones full identity eye tri".split()
+_DISPATCHING = ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks", "numpy.lib._function_base_impl",
+                "numpy._core.fromnumeric", "numpy._core.numeric", "numpy._core.multiarray")
+_numpy = optional_module("numpy")
+_entries: dict[int, Any] = {}  # of the registry, kept so that an id stays that of one entry
+_OPTREE_FUNCTIONS = """
+    flatten flatten_with_path make_leaf make_none make_from_collection all_leaves is_leaf is_namedtuple
+    is_namedtuple_class is_namedtuple_instance namedtuple_fields is_structseq is_structseq_class is_structseq_instance
+    structseq_fields is_dict_insertion_ordered
+    """.split()
+_OPTREE_METHODS = """
+    unflatten flatten_up_to broadcast_to_common_suffix transform compose traverse walk paths accessors entries entry
+    children child one_level is_leaf is_one_level is_prefix is_suffix num_nodes num_leaves num_children none_is_leaf
+    namespace type kind __len__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__
+    """.split()
+_declared = False
 
 
 def _values() -> None:
@@ -217,27 +249,6 @@ _state_setters()
 _tensor_objects()
 
 
-ARRAY = "shows or moves the memory of an array"
-ON_STANDINS = "runs on the memory of stand-ins"
-# Methods of arrays that change their layout, show their address or write them out.
-_REFUSED_METHODS = """resize setflags setfield __setstate__ tofile dump dumps __reduce__ __reduce_ex__ __dlpack__
-    __dlpack_device__ __array_function__ __array_ufunc__ __getattribute__ __setattr__ __delattr__ __new__ __iter__
-    __class_getitem__ __repr__ __str__ __format__ __len__ __setitem__ __delitem__ __getitem__ __release_buffer__
-    __buffer__ to_device""".split()
-# C functions of numpy that compute on arrays and change nothing else.
-_FUNCTIONS = """array asarray asanyarray ascontiguousarray asfortranarray copyto arange zeros count_nonzero empty
-    empty_like where lexsort putmask fromiter concatenate inner dot vdot c_einsum correlate correlate2
-    datetime_data datetime_as_string compare_chararrays _vec_string _place bincount _monotonicity
-    interp interp_complex ravel_multi_index unravel_index packbits unpackbits normalize_axis_index _unique_hash
-    """.split()
-# numpy's functions that write files, keep what they are given, or compare addresses, which stand-ins do not have.
-_REFUSED_FUNCTIONS = "save savez savez_compressed savetxt shares_memory may_share_memory".split()
-# numpy's Python functions that make arrays.
-MAKERS = "ones full identity eye tri".split()
-_DISPATCHING = ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks", "numpy.lib._function_base_impl",
-                "numpy._core.fromnumeric", "numpy._core.numeric", "numpy._core.multiarray")
-
-
 def _scalar_types(generic: type) -> list[type]:
     """numpy.generic and every C type below it, each once."""
     found: dict[type, None] = {}
@@ -310,15 +321,11 @@ def _chance(numpy: Any) -> None:
         impure.whole_type(owner, why="its state advances")
 
 
-_numpy = optional_module("numpy")
 if hasattr(_numpy, "ndarray"):
     _scalars(_numpy)
     _dtypes(_numpy)
     _arrays(_numpy)
     _chance(_numpy)
-
-
-_entries: dict[int, Any] = {}  # of the registry, kept so that an id stays that of one entry
 
 
 def registered(*names: str) -> tuple[Any, ...]:
@@ -331,17 +338,6 @@ def registered(*names: str) -> tuple[Any, ...]:
 
 
 _FACTS: dict[str, Any] = {"calls_back": True, "fresh": True, "depends": registered}
-_OPTREE_FUNCTIONS = """
-    flatten flatten_with_path make_leaf make_none make_from_collection all_leaves is_leaf is_namedtuple
-    is_namedtuple_class is_namedtuple_instance namedtuple_fields is_structseq is_structseq_class is_structseq_instance
-    structseq_fields is_dict_insertion_ordered
-    """.split()
-_OPTREE_METHODS = """
-    unflatten flatten_up_to broadcast_to_common_suffix transform compose traverse walk paths accessors entries entry
-    children child one_level is_leaf is_one_level is_prefix is_suffix num_nodes num_leaves num_children none_is_leaf
-    namespace type kind __len__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__
-    """.split()
-_declared = False
 
 
 def declare_once() -> bool:

@@ -41,6 +41,9 @@ from stator.native.rows_library import declare_named_fields
 FRAMES = "frames of the program do not exist in the compiled function"
 PROCESS_WIDE = "changes a setting of the process"
 LIFETIME = "depends on when objects die"
+BOTH_KINDS = "shared by real files and in-memory ones; only the latter may go on"
+SYSTEM_STATE = "asks the operating system"
+TAKEN = "taken by the residual, and released when it is done"
 
 
 def _code_objects() -> None:
@@ -132,11 +135,6 @@ _sys()
 _object_lifetimes()
 _contexts()
 _hooks_of_python_modules()
-
-
-BOTH_KINDS = "shared by real files and in-memory ones; only the latter may go on"
-SYSTEM_STATE = "asks the operating system"
-TAKEN = "taken by the residual, and released when it is done"
 
 
 def _posix() -> None:

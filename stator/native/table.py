@@ -31,6 +31,12 @@ from stator.native.rows_declare import (
 )
 
 __all__ = ["NO_RECEIVER", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
+_mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __mro__
+# Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
+_THEMSELVES = (types.FunctionType, MethodDescriptor, SlotWrapper, ClassMethodDescriptor)
+_METHOD_KINDS = (MethodDescriptor, ClassMethodDescriptor)
+_candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps the types it was asked about alive
+_CANDIDATES_LIMIT = 4096
 
 
 class _NoReceiver:
@@ -39,13 +45,6 @@ class _NoReceiver:
 
 
 NO_RECEIVER = _NoReceiver()  # None can be a receiver: None.__bool__
-
-_mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __mro__
-# Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
-_THEMSELVES = (types.FunctionType, MethodDescriptor, SlotWrapper, ClassMethodDescriptor)
-_METHOD_KINDS = (MethodDescriptor, ClassMethodDescriptor)
-_candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps the types it was asked about alive
-_CANDIDATES_LIMIT = 4096
 
 
 def lookup(callable_: object) -> Row | None:

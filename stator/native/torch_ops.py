@@ -64,6 +64,12 @@ _FUNCTION_NOT_LEAF = frozenset(
     sym_int sym_float sym_max sym_min sym_not sym_sum sym_ite _sym_sqrt
     """.split()
 )
+_LEAVES: dict[int, Any] = {}  # holds the objects, so that an id cannot come to mean another one
+_METADATA_IDS: set[int] = set()
+_RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm normal bernoulli multinomial poisson "
+                    "dropout alpha_dropout".split())
+_RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",
+                 "geometric", "cauchy", "log_normal")
 
 
 def _overridable() -> Iterator[tuple[str, Any]]:
@@ -102,8 +108,6 @@ def _tensor_members() -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
-_LEAVES: dict[int, Any] = {}  # holds the objects, so that an id cannot come to mean another one
-_METADATA_IDS: set[int] = set()
 for _name, _member in (*_overridable(), *_c_functions(), *_tensor_members()):
     _LEAVES[id(_member)] = _member
     if _name in _METADATA:
@@ -123,10 +127,6 @@ def torch_metadata(fn: Callable[..., Any]) -> bool:
 def leaves() -> list[Any]:
     """All leaves that are known by identity."""
     return list(_LEAVES.values())
-
-
-_RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm normal bernoulli multinomial poisson "
-                    "dropout alpha_dropout".split())
 
 
 def draws_random_numbers(target: object) -> bool:
@@ -151,7 +151,3 @@ def _names_a_draw(name: str) -> bool:
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None
     return isinstance(packet, torch._ops.OpOverloadPacket) and any(
         torch.Tag.nondeterministic_seeded in getattr(packet, each).tags for each in packet.overloads())
-
-
-_RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",
-                 "geometric", "cauchy", "log_normal")

@@ -31,6 +31,12 @@ from stator.graph.analysis.mutation import (
 _SEAMS: set[Any] = set()
 BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
 _autograd: Any = torch._C._autograd
+# In-place operations whose derivatives do not ask what was there before.
+_FORGETFUL = frozenset("""
+    add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_
+    index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
+""".split())
+_MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 
 def seam(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,14 +119,6 @@ def pop_saved_tensors_hooks() -> None:
 
 
 # ---------------------------------------------------------------------- histories
-
-
-# In-place operations whose derivatives do not ask what was there before.
-_FORGETFUL = frozenset("""
-    add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_
-    index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
-""".split())
-_MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 
 def separate_histories(graph: fx.Graph) -> bool:

@@ -85,6 +85,7 @@ CAUGHT = "caught"  # in a node's metadata: bits for the handlers around it
 NAMED, CLEANUP, ANY = 1, 2, 4  # those of errors that torch does not raise; `finally` and exits; those of any error
 HANDLED = NAMED | ANY
 _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS | {"repeat_interleave"}) - _VIEWS
+_CALLS = ("call_function", "call_method")
 
 
 def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
@@ -254,9 +255,6 @@ def writes_outside(nodes: set[fx.Node]) -> bool:
 
 
 # ---------------------------------------------------------------------- errors of dead nodes
-
-
-_CALLS = ("call_function", "call_method")
 
 
 def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:

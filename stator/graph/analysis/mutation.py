@@ -34,6 +34,14 @@ _NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parame
 )
 COUNTED = frozenset({id(F.instance_norm), id(torch.instance_norm)})  # version counters show these updates
 STATISTICS = {id(function): (names, updates) for function, names, updates in _NORMALISATIONS}
+WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
+UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
+_OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
+_PRINT = "stator::print"  # the other operators of Stator compute numbers
+_C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
+_MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
+_NONE: list[FakeTensor] = []
 
 
 def updates_statistics(schema: Any) -> bool:
@@ -47,15 +55,6 @@ def statistics_given(given: dict[str, Any], updates: bool) -> list[Any]:
     """The running mean and variance among named arguments, where the call updates them."""
     flag = next((given[name] for name in _FLAGS if name in given), updates)
     return [given[name] for name in _PARTS if given.get(name) is not None] if flag is not False else []
-
-
-WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
-UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
-_OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
-_COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
-_PRINT = "stator::print"  # the other operators of Stator compute numbers
-_C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
-_MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 
 
 # ---------------------------------------------------------------------- schemas
@@ -173,9 +172,6 @@ def declared_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if not signature.positions and not kwargs and not signature.schemas:
         return _NONE
     return list(tensors_in(signature.written(args, kwargs)))
-
-
-_NONE: list[FakeTensor] = []
 
 
 def may_write_first(func: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:

@@ -25,6 +25,14 @@ from stator.graph.metadata.propagation import Propagation
 from stator.guards.partition import Address, byte_range, group
 from stator.source import MODULE_DICTS, Key, Source
 
+_base, _requires_grad, _is_leaf = (  # a guard asks them, whatever the program has put in their place
+    getattr(torch._C.TensorBase, name).__get__ for name in ("_base", "requires_grad", "is_leaf"))
+_BASIC_INDEX = (int, slice, type(None), type(...))
+# Answers that differ between a tensor and a copy of it.
+_TELLING = frozenset({"storage_offset", "data_ptr", "untyped_storage", "storage", "is_set_to", "_is_view", "_base",
+                      "is_leaf", "grad", "grad_fn", "_version", "retain_grad", "register_hook", "output_nr",
+                      "retains_grad", "_backward_hooks", "requires_grad_", "detach_"})
+
 
 def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:
     """For each tensor, the number of the first one that lives in the same storage."""
@@ -83,10 +91,6 @@ def is_view(tensor: torch.Tensor) -> bool:
         return _base(tensor) is not None
 
 
-_base, _requires_grad, _is_leaf = (  # a guard asks them, whatever the program has put in their place
-    getattr(torch._C.TensorBase, name).__get__ for name in ("_base", "requires_grad", "is_leaf"))
-
-
 def is_member(source: Source | None) -> bool:
     """Whether a tensor was read from a module's parameters or buffers."""
     base = None if source is None else source.base
@@ -113,9 +117,6 @@ def sharing_candidates(inputs: list[Any], given: list[Any], written: set[Any], r
 
 
 # ---------------------------------------------------------------------- overlapping writes
-
-
-_BASIC_INDEX = (int, slice, type(None), type(...))
 
 
 class Overlaps:
@@ -278,12 +279,6 @@ def overlapping_inputs(inputs: Iterable[Any], written: set[int]) -> bool:
 
 
 # ---------------------------------------------------------------------- results of captured branches
-
-
-# Answers that differ between a tensor and a copy of it.
-_TELLING = frozenset({"storage_offset", "data_ptr", "untyped_storage", "storage", "is_set_to", "_is_view", "_base",
-                      "is_leaf", "grad", "grad_fn", "_version", "retain_grad", "register_hook", "output_nr",
-                      "retains_grad", "_backward_hooks", "requires_grad_", "detach_"})
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,21 @@ _SEQUENCES = (tuple, list)
 # Compared, or not to be compared:
 _TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", CAUGHT,
                    WRITTEN, UNREPEATABLE, AT})
+_COPIES_OR_VIEWS = frozenset({
+    "contiguous", "reshape", "reshape_as", "flatten", "ravel", "einsum", "pixel_shuffle", "pixel_unshuffle",
+    "channel_shuffle", "native_channel_shuffle",
+})
+_VIEWS = frozenset({
+    "view", "view_as", "transpose", "permute", "t", "getattr", "unsqueeze", "squeeze", "expand", "expand_as", "getitem",
+    "select", "narrow", "chunk", "split", "tensor_split", "unbind", "diagonal", "movedim", "moveaxis", "swapaxes",
+    "swapdims", "detach", "unfold", "as_strided", "real", "imag", "view_as_real", "view_as_complex", "dropout",
+    "unflatten", "positive", "alias", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long",
+    "bool", "cpu", "cuda", "broadcast_to", "broadcast_tensors", "meshgrid", "adjoint", "hsplit", "vsplit", "dsplit",
+    "atleast_1d", "atleast_2d", "atleast_3d", "conj", "mT", "T", "mH", "H", "resolve_conj",
+    "resolve_neg", "split_with_sizes",
+})
+_IDLE = frozenset({"expand"})
+_PLAIN = frozenset({str, int, bool, complex, type(None), torch.device, torch.dtype, range})
 
 
 class _Unlike(Exception):
@@ -157,21 +172,6 @@ def _name(node: fx.Node) -> str:
     return node.target if type(node.target) is str else getattr(node.target, "__name__", "")
 
 
-_COPIES_OR_VIEWS = frozenset({
-    "contiguous", "reshape", "reshape_as", "flatten", "ravel", "einsum", "pixel_shuffle", "pixel_unshuffle",
-    "channel_shuffle", "native_channel_shuffle",
-})
-_VIEWS = frozenset({
-    "view", "view_as", "transpose", "permute", "t", "getattr", "unsqueeze", "squeeze", "expand", "expand_as", "getitem",
-    "select", "narrow", "chunk", "split", "tensor_split", "unbind", "diagonal", "movedim", "moveaxis", "swapaxes",
-    "swapdims", "detach", "unfold", "as_strided", "real", "imag", "view_as_real", "view_as_complex", "dropout",
-    "unflatten", "positive", "alias", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long",
-    "bool", "cpu", "cuda", "broadcast_to", "broadcast_tensors", "meshgrid", "adjoint", "hsplit", "vsplit", "dsplit",
-    "atleast_1d", "atleast_2d", "atleast_3d", "conj", "mT", "T", "mH", "H", "resolve_conj",
-    "resolve_neg", "split_with_sizes",
-})
-
-
 class _Steps:
     """The steps of a graph, in order."""
 
@@ -281,7 +281,3 @@ class _Match:
 
 def _same_object(mine: object, theirs: object) -> bool:
     return mine is theirs or type(mine) is type(theirs) and type(mine) in _PLAIN and bool(mine == theirs)
-
-
-_IDLE = frozenset({"expand"})
-_PLAIN = frozenset({str, int, bool, complex, type(None), torch.device, torch.dtype, range})

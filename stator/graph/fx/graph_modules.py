@@ -27,6 +27,8 @@ STANDING = "_standing"  # the global that holds where the program stands, line b
 AT = "at"  # in a node's metadata: the offset of the instruction that made it
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
 _PLAIN = frozenset({int, bool, str, type(None), type(...)})
+_located: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # whose errors are raised as they are
+_plays: weakref.WeakKeyDictionary[fx.GraphModule, list[Play]] = weakref.WeakKeyDictionary()
 
 
 class NotStraight(Exception):
@@ -217,10 +219,6 @@ class LateGraphModule(_LazyGraphModule):
         made = super()._real_recompile()
         weakref.finalize(self, _forget_source, type(self).forward.__code__.co_filename)
         return made
-
-
-_located: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # whose errors are raised as they are
-_plays: weakref.WeakKeyDictionary[fx.GraphModule, list[Play]] = weakref.WeakKeyDictionary()
 
 
 def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: list[Play]) -> fx.GraphModule:

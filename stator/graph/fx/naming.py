@@ -27,6 +27,12 @@ from stator.host.suspended_patches import (
 _SLOTS: dict[str, Any] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
 }
+_property_wrappers: dict[tuple[str, int], tuple[str, Any]] = {}
+_BETWEEN_WORDS = re.compile(r"\W+", re.ASCII)
+_DTYPE_OF: dict[Any, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64,
+                                     complex: torch.complex128}
+_TENSOR_TYPE = type(torch.HalfTensor)
+_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 @functools.cache
@@ -46,9 +52,6 @@ def _spell_hashed(func: Any) -> tuple[str, Any]:
     return "call_function", func
 
 
-_property_wrappers: dict[tuple[str, int], tuple[str, Any]] = {}
-
-
 def spell(func: Callable[..., Any]) -> tuple[str, Any]:
     """(op, target) for FX; ("getattr" | "setattr", name) for a Tensor property."""
     if type(func) is types.MethodWrapperType:  # made anew at every access: hash by what it wraps
@@ -61,9 +64,6 @@ def spell(func: Callable[..., Any]) -> tuple[str, Any]:
     if type(func) is types.FunctionType and not (func.__module__ or "").startswith("torch."):
         return "call_function", func  # a function of the user's, which must not be kept
     return _spell_hashed(func)
-
-
-_BETWEEN_WORDS = re.compile(r"\W+", re.ASCII)
 
 
 def input_name(text: str) -> str:
@@ -80,11 +80,6 @@ def legal_name(name: str) -> str:
     name = name.strip("_")
     # `self` is the module's own parameter in the code FX generates.
     return name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"arg_{name}"
-
-
-_DTYPE_OF: dict[Any, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64,
-                                     complex: torch.complex128}
-_TENSOR_TYPE = type(torch.HalfTensor)
 
 
 def spelled_types(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -133,9 +128,6 @@ def record_arguments(value: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- torch's own functions behind patched names
-
-
-_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 class Original:

@@ -19,6 +19,7 @@ from torch.fx.node import map_arg
 from stator import _core
 
 _new, _init, _take = fx.Node.__new__, fx.Node.__mro__[1].__init__, fx.Node._update_args_kwargs
+_FLAT = frozenset({int, float, bool, str, type(None)})
 
 
 def bare_node(graph: fx.Graph, name: str, op: str, target: object, args: tuple[Any, ...],
@@ -71,9 +72,6 @@ def first_operation(node: fx.Node) -> fx.Node:
 
 
 # ---------------------------------------------------------------------- copies of a stretch
-
-
-_FLAT = frozenset({int, float, bool, str, type(None)})
 
 
 class Stretch:

@@ -26,6 +26,12 @@ _HARMLESS = frozenset("""
     __module__ __doc__ __new__ __init__ __dict__ __weakref__ __annotations__ __qualname__ __init_subclass__
     __firstlineno__ __static_attributes__ __annotate__ __annotations_cache__ __parameters__ __orig_bases__
     """.split())
+# What C code asks of an object behind the interpreter's back.
+_UNSPOKEN = frozenset("""
+    __getattribute__ __del__ __index__ __int__ __float__ __complex__ __array__
+    __array_wrap__ __dlpack__ __delattr__ __delitem__ __round__ __divmod__ __rdivmod__
+    """.split())
+CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoever takes the tensor out empties it
 
 
 def acts_as_parameter(cls: type) -> bool:
@@ -64,17 +70,8 @@ def _is_spoken(cls: type) -> bool:
         and all(own.get("__hash__", torch.Tensor.__hash__) is torch.Tensor.__hash__ for own in entries)
 
 
-# What C code asks of an object behind the interpreter's back.
-_UNSPOKEN = frozenset("""
-    __getattribute__ __del__ __index__ __int__ __float__ __complex__ __array__
-    __array_wrap__ __dlpack__ __delattr__ __delitem__ __round__ __divmod__ __rdivmod__
-    """.split())
-
-
 # ---------------------------------------------------------------------- plain inputs
 
-
-CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoever takes the tensor out empties it
 
 class PlainInputs:
     """The storages of one trace's inputs, and which of them have a fake of their own."""

@@ -27,6 +27,12 @@ _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64
 _INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 _DEVICES = frozenset({"cpu", "cuda"})
 RULES: dict[int, tuple[Any, Rule]] = {}  # by id: what a program calls need not have a hash
+_VIEWS = ("reshape", "transpose", "permute", "unsqueeze", "squeeze", "flatten", "chunk", "unbind", "narrow", "select",
+          "t", "movedim", "swapaxes")
+_PLACES = frozenset({int, slice, type(None), type(...)})  # others copy
+NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
+# By id: what a program calls need not have a hash.
+_GATES = {id(torch.lstm): 4, id(torch.gru): 3, id(torch.rnn_tanh): 1, id(torch.rnn_relu): 1}
 
 
 def foresee(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
@@ -390,8 +396,6 @@ def view(func: Callable[..., Any]) -> Rule:
     return rule
 
 
-_VIEWS = ("reshape", "transpose", "permute", "unsqueeze", "squeeze", "flatten", "chunk", "unbind", "narrow", "select",
-          "t", "movedim", "swapaxes")
 for _name in _VIEWS:
     for _function in (getattr(torch, _name), getattr(torch.Tensor, _name)):
         rule_of(_function)(view(_function))
@@ -408,16 +412,10 @@ def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     return _item(args, kwargs, read) if all([type(part) in _PLACES for part in parts]) else None
 
 
-_PLACES = frozenset({int, slice, type(None), type(...)})  # others copy
 _item = view(operator.getitem)
 
 
 # ---------------------------------------------------------------------- recurrent layers
-
-
-NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
-# By id: what a program calls need not have a hash.
-_GATES = {id(torch.lstm): 4, id(torch.gru): 3, id(torch.rnn_tanh): 1, id(torch.rnn_relu): 1}
 
 
 def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],

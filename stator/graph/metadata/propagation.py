@@ -19,6 +19,17 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTens
 
 from stator.graph.metadata.layout_rules import foresee
 
+_SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
+                      torch.memory_format})
+# Operations that look at a storage: remembered results of views have storages of their own, which are too small.
+_OF_STORAGES = "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter slice_inverse set_".split()
+_LIMIT = 100_000
+_ARGUMENT = object()  # in the place of the kind of a result: it is the argument of that number
+_memo: dict[Any, Any] = {}
+_held: list[Any] = []  # the functions of the memo, so that their ids stay theirs
+_ASKED = (torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled,
+          torch._C._get_cudnn_sdp_enabled)
+
 
 class Fakes:
     """The fakes of one trace."""
@@ -50,14 +61,6 @@ class Fakes:
         return fake
 
 
-_SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
-                      torch.memory_format})
-# Operations that look at a storage: remembered results of views have storages of their own, which are too small.
-_OF_STORAGES = "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter slice_inverse set_".split()
-_LIMIT = 100_000
-_ARGUMENT = object()  # in the place of the kind of a result: it is the argument of that number
-
-
 def _named(names: list[str]) -> dict[int, Any]:
     """The functions, methods and operators of these names, by their ids."""
     found: list[Any] = []
@@ -71,8 +74,6 @@ def _named(names: list[str]) -> dict[int, Any]:
 
 _NEEDS_STORAGE = _named(_OF_STORAGES)
 _VIEWS = _named(["view"])
-_memo: dict[Any, Any] = {}
-_held: list[Any] = []  # the functions of the memo, so that their ids stay theirs
 
 
 def forget() -> None:
@@ -89,10 +90,6 @@ def _gives_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def attention_backends() -> tuple[bool, ...]:
     """Which kernels scaled_dot_product_attention may choose: they lay their results out differently."""
     return tuple([ask() for ask in _ASKED])
-
-
-_ASKED = (torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled,
-          torch._C._get_cudnn_sdp_enabled)
 
 
 class ExactNeeded(BaseException):

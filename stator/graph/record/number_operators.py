@@ -23,6 +23,12 @@ from stator.graph.services import Recorder
 from stator.graph.values.input_items import SUMS
 from stator.graph.values.known_values import NotKnown
 
+SLICE_BOUND = torch.ops.stator.slice_bound.default
+ITEM_OF_SUM = torch.ops.stator.item_of_sum.default
+FLOAT_ADD, FLOAT_SUB = torch.ops.stator.float_add.default, torch.ops.stator.float_sub.default
+FLOAT_MUL = torch.ops.stator.float_mul.default
+LARGEST = 1 << 62  # of a number that is added: minus it fits in 64 bits as well
+
 
 def _fake_bound(origin: torch.Tensor, place: object, size: object, least: object) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
@@ -44,11 +50,6 @@ torch.library.register_fake("stator::slice_bound", _fake_bound)
 for _name in ("float_add", "float_sub", "float_mul"):
     torch.library.register_fake(f"stator::{_name}", _fake_float)
 torch.library.register_fake("stator::item_of_sum", _fake_item)
-SLICE_BOUND = torch.ops.stator.slice_bound.default
-ITEM_OF_SUM = torch.ops.stator.item_of_sum.default
-FLOAT_ADD, FLOAT_SUB = torch.ops.stator.float_add.default, torch.ops.stator.float_sub.default
-FLOAT_MUL = torch.ops.stator.float_mul.default
-LARGEST = 1 << 62  # of a number that is added: minus it fits in 64 bits as well
 
 
 def item_of_sum(recorder: Recorder, fake: FakeTensor) -> Any:

@@ -71,6 +71,15 @@ from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
 
+_INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
+# Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
+_DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", UnsupportedOperatorException)
+_NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
+_TORCH_BUG = "INTERNAL ASSERT FAILED"
+_NO_DATA = "its data is not allocated yet"
+_STORAGES = (torch.UntypedStorage, torch.TypedStorage)
+_getitem = spell(torch.Tensor.__getitem__)[1]
+
 
 class Recorder(InputRecorder):
     """One FX graph under construction."""
@@ -446,11 +455,3 @@ class Recorder(InputRecorder):
 
 
 keep_quiet(Recorder.attempt)
-_INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
-# Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
-_DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", UnsupportedOperatorException)
-_NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
-_TORCH_BUG = "INTERNAL ASSERT FAILED"
-_NO_DATA = "its data is not allocated yet"
-_STORAGES = (torch.UntypedStorage, torch.TypedStorage)
-_getitem = spell(torch.Tensor.__getitem__)[1]

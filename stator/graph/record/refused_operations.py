@@ -34,6 +34,12 @@ from stator.shapes.symbolic_values import SYMBOLIC, hint_of, specialise
 ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
                    torch.memory_format, range})
 _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
+_BYTES = 1 << 26  # of memory that is spent on the text of an exception
+_KNOWN = (torch.Tensor, torch.nn.Parameter)
+_SPARE = 64  # elements behind an out=
+Operator = Callable[..., object]
+Arguments = tuple[object, ...]
+Layout = tuple[object, ...]
 
 
 def refuse_real_tensors(values: Iterable[Any]) -> None:
@@ -85,9 +91,6 @@ def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 # ---------------------------------------------------------------------- exceptions of eager
 
 
-_BYTES = 1 << 26  # of memory that is spent on the text of an exception
-
-
 class NoCopy(Exception):
     """A tensor that is not made for real."""
 
@@ -122,9 +125,6 @@ def _outcome(func: Callable[..., object], args: Sequence[object], kwargs: dict[s
     except Exception as error:
         return error
     return None
-
-
-_KNOWN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _leave_unnamed(raised: Exception) -> None:
@@ -195,12 +195,6 @@ def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[Graph
 
 
 # ---------------------------------------------------------------------- operators that are given out=
-
-
-_SPARE = 64  # elements behind an out=
-Operator = Callable[..., object]
-Arguments = tuple[object, ...]
-Layout = tuple[object, ...]
 
 
 def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

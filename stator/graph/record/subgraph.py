@@ -23,6 +23,8 @@ from stator.graph.services import Recorder
 from stator.shapes.symbol_nodes import SymbolNodes
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
+_STATE = ("graph", "nodes", "symbols", "scope")
+
 
 class _Nodes(dict[int, Any]):
     """The nodes of an inner graph by fake tensor; one that only the outer graph knows is lifted when asked for."""
@@ -196,6 +198,3 @@ def operand_key(value: Any) -> Any:
 def all_operands(*parts: Subgraph) -> list[Any]:
     """What any of the inner graphs takes from outside, each once."""
     return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())
-
-
-_STATE = ("graph", "nodes", "symbols", "scope")

@@ -23,6 +23,8 @@ from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_inputs import symbolic_wrapper
 from stator.source import Source
 
+_SIZES = (int, torch.SymInt)
+
 
 class Wrappers:
     """The wrappers of one trace, and what a recorder does with them."""
@@ -178,9 +180,6 @@ class Wrappers:
 
 def parts_of(tensor: torch.Tensor) -> dict[str, Any]:
     return {name: getattr(tensor, name) for name in flatten(tensor)[0]}
-
-
-_SIZES = (int, torch.SymInt)
 
 
 # ---------------------------------------------------------------------- what guards ask

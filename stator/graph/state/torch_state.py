@@ -20,6 +20,10 @@ from torch.fx.node import has_side_effect
 from stator.host.mechanism import Mechanism
 
 C: Any = torch._C
+# These change the grad mode themselves, and bring it back.
+_CHANGE_OTHERS = frozenset({torch.autograd.grad_mode._enter_inference_mode,
+                            torch.autograd.grad_mode._exit_inference_mode})
+Place = tuple[int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -222,10 +226,6 @@ class TorchState(Mechanism):
 
 
 _SETTING_OF = {setting.setter: setting for setting in SETTINGS}
-# These change the grad mode themselves, and bring it back.
-_CHANGE_OTHERS = frozenset({torch.autograd.grad_mode._enter_inference_mode,
-                            torch.autograd.grad_mode._exit_inference_mode})
-Place = tuple[int, tuple[Any, ...]]
 
 
 def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:

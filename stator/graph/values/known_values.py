@@ -43,6 +43,15 @@ _COMPARED: dict[Any, str] = {
 }
 _RELATIONS = {sympy.StrictLessThan: "lt", sympy.StrictGreaterThan: "gt", sympy.LessThan: "le", sympy.GreaterThan: "ge"}
 _READING = frozenset({*_COMPARED, "item", torch.Tensor.item})
+INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
+WORK_LIMIT = 1 << 22  # elements that one slice may make
+NODE_LIMIT = 2000
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
+_MODULES = ("torch", "_operator", "operator", "math", "builtins")
+_HARMLESS = frozenset({C._set_grad_enabled})
+_OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
+_FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
+_MOST = 2**31
 
 
 def decided(comparison: str, number: float) -> Any:
@@ -85,14 +94,6 @@ def is_drawn(node: fx.Node) -> bool:
 
 
 # ---------------------------------------------------------------------- known values
-
-
-INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
-WORK_LIMIT = 1 << 22  # elements that one slice may make
-NODE_LIMIT = 2000
-_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
-_MODULES = ("torch", "_operator", "operator", "math", "builtins")
-_HARMLESS = frozenset({C._set_grad_enabled})
 
 
 class NotKnown(Exception):
@@ -398,9 +399,6 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     return result
 
 
-_OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
-
-
 def _is_torch(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace in ("aten", "prims") or target.name() in _OURS
@@ -413,10 +411,6 @@ def _is_torch(target: object) -> bool:
 
 
 # ---------------------------------------------------------------------- constants that compilers must not fold
-
-
-_FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
-_MOST = 2**31
 
 
 def hide_constants(graph: fx.Graph) -> None:

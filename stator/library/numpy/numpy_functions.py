@@ -121,9 +121,8 @@ def _convert(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return LISTED
 
 
-@rule(abs, graph_scalars=True)
-def _abs(vm: VM, value: Any, /) -> Any:
-    return run_traced(vm, abs, (value,)) if concerns(vm, (value,)) else LISTED
+rule(abs, graph_scalars=True)(
+    lambda vm, value, /: run_traced(vm, abs, (value,)) if concerns(vm, (value,)) else LISTED)
 
 
 @suspending_rule(numpy.ndarray.__getitem__)

@@ -24,6 +24,9 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import Pinned
 
+_SYMBOLS = {id(function): (symbol, number == 1) for symbol, functions in operators.BINARY.items()
+            for number, function in enumerate(functions[:2])}
+
 # ---------------------------------------------------------------------- descriptors called by hand
 
 
@@ -37,11 +40,6 @@ def require_target(vm: VM, getter: Any, descr: Any, obj: Any, owner: Any) -> Non
 def _function_get(vm: VM, callee: Any, function: Any, obj: Any, owner: Any = None, /) -> Any:
     require_target(vm, callee, function, obj, owner)
     return function if obj is None else types.MethodType(function, obj)
-
-
-@suspending_rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodType, *C_CALLABLES)], operator.call)
-def _function_call(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
-    vm.call(function, args, kwargs, cont)
 
 
 @suspending_rule(property.__get__)
@@ -80,11 +78,6 @@ def _staticmethod_get(vm: VM, callee: Any, descr: Any, obj: Any, owner: Any = No
     return descr.__func__
 
 
-@suspending_rule(staticmethod.__call__)
-def _staticmethod_call(vm: VM, cont: Any, descr: Any, /, *args: Any, **kwargs: Any) -> None:
-    vm.call(descr.__func__, args, kwargs, cont)
-
-
 @rule(property.getter, property.setter, property.deleter, operator.attrgetter, operator.itemgetter,
       operator.methodcaller, *([property.__set_name__] if hasattr(property, "__set_name__") else []))
 def _only_keeps(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -103,10 +96,15 @@ def _member_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner: Any
     read_c_member(vm, descr, obj, cont)
 
 
+suspending_rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodType, *C_CALLABLES)], operator.call)(
+    lambda vm, cont, function, /, *args, **kwargs: vm.call(function, args, kwargs, cont))
+suspending_rule(staticmethod.__call__)(
+    lambda vm, cont, descr, /, *args, **kwargs: vm.call(descr.__func__, args, kwargs, cont))
+
+
 # ---------------------------------------------------------------------- operator and functools objects
 
-_SYMBOLS = {id(function): (symbol, number == 1) for symbol, functions in operators.BINARY.items()
-            for number, function in enumerate(functions[:2])}
+
 _SYMBOLS |= {id(functions[0]): (symbol, False) for table in (operators.COMPARE, operators.UNARY)
              for symbol, functions in table.items()}
 
@@ -115,61 +113,6 @@ _SYMBOLS |= {id(functions[0]): (symbol, False) for table in (operators.COMPARE, 
 def _binary(vm: VM, cont: Any, callee: Any, left: Any, right: Any, /) -> None:
     symbol, inplace = _SYMBOLS[id(callee)]
     operators.binary(vm, symbol, left, right, inplace, cont)
-
-
-@suspending_rule(*[functions[0] for functions in operators.COMPARE.values()])
-def _compare(vm: VM, cont: Any, callee: Any, left: Any, right: Any, /) -> None:
-    operators.compare(vm, _SYMBOLS[id(callee)][0], left, right, cont)
-
-
-@suspending_rule(*[functions[0] for functions in operators.UNARY.values()])
-def _unary(vm: VM, cont: Any, callee: Any, value: Any, /) -> None:
-    operators.unary(vm, _SYMBOLS[id(callee)][0], value, cont)
-
-
-@suspending_rule(operator.getitem)
-def _getitem(vm: VM, cont: Any, obj: Any, key: Any, /) -> None:
-    get_item(vm, obj, key, cont)
-
-
-@suspending_rule(operator.setitem)
-def _setitem(vm: VM, cont: Any, obj: Any, key: Any, value: Any, /) -> None:
-    set_item(vm, obj, key, value, GiveNone(cont))
-
-
-@suspending_rule(operator.delitem)
-def _delitem(vm: VM, cont: Any, obj: Any, key: Any, /) -> None:
-    delete_item(vm, obj, key, GiveNone(cont))
-
-
-@suspending_rule(operator.contains)
-def _contains(vm: VM, cont: Any, container: Any, item: Any, /) -> None:
-    contains(vm, container, item, False, cont)
-
-
-@rule(operator.is_)
-def _is(vm: VM, left: Any, right: Any, /) -> bool:
-    return operators.identical(vm, left, right)
-
-
-@rule(operator.is_not)
-def _is_not(vm: VM, left: Any, right: Any, /) -> bool:
-    return not operators.identical(vm, left, right)
-
-
-@rule(operator.truth)
-def _truth(vm: VM, value: Any, /) -> bool:
-    return operators.truth(vm, value)
-
-
-@rule(operator.not_)
-def _not(vm: VM, value: Any, /) -> bool:
-    return not operators.truth(vm, value)
-
-
-@suspending_rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []))
-def _invert(vm: VM, cont: Any, value: Any, /) -> None:
-    operators.unary(vm, "~", value, cont)
 
 
 def parts_of_getter(vm: VM, getter: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -237,6 +180,19 @@ class NoteAlias(Continuation):
         vm.give(value, self.cont)
 
 
-@suspending_rule(types.GenericAlias.__call__)
-def _alias_call(vm: VM, cont: Any, alias: Any, /, *args: Any, **kwargs: Any) -> None:
-    vm.call(alias.__origin__, args, kwargs, NoteAlias(alias, cont))
+suspending_rule(*[functions[0] for functions in operators.COMPARE.values()])(
+    lambda vm, cont, callee, left, right, /: operators.compare(vm, _SYMBOLS[id(callee)][0], left, right, cont))
+suspending_rule(*[functions[0] for functions in operators.UNARY.values()])(
+    lambda vm, cont, callee, value, /: operators.unary(vm, _SYMBOLS[id(callee)][0], value, cont))
+suspending_rule(operator.getitem)(lambda vm, cont, obj, key, /: get_item(vm, obj, key, cont))
+suspending_rule(operator.setitem)(lambda vm, cont, obj, key, value, /: set_item(vm, obj, key, value, GiveNone(cont)))
+suspending_rule(operator.delitem)(lambda vm, cont, obj, key, /: delete_item(vm, obj, key, GiveNone(cont)))
+suspending_rule(operator.contains)(lambda vm, cont, container, item, /: contains(vm, container, item, False, cont))
+rule(operator.is_)(lambda vm, left, right, /: operators.identical(vm, left, right))
+rule(operator.is_not)(lambda vm, left, right, /: not operators.identical(vm, left, right))
+rule(operator.truth)(lambda vm, value, /: operators.truth(vm, value))
+rule(operator.not_)(lambda vm, value, /: not operators.truth(vm, value))
+suspending_rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []))(
+    lambda vm, cont, value, /: operators.unary(vm, "~", value, cont))
+suspending_rule(types.GenericAlias.__call__)(
+    lambda vm, cont, alias, /, *args, **kwargs: vm.call(alias.__origin__, args, kwargs, NoteAlias(alias, cont)))

@@ -104,18 +104,6 @@ def _existing(module: types.ModuleType, name: str) -> list[Any]:
     return [getattr(module, name)] if hasattr(module, name) else []
 
 
-@rule(*_existing(typing, "_caller"))
-def _caller(vm: VM, depth: int = 1, default: Any = "__main__") -> Any:
-    """typing._caller(depth): the module in which a TypeVar or NewType is made."""
-    return caller_module(vm, depth)
-
-
-@suspending_rule(*[typing.Generic.__dict__["__init_subclass__"] for _ in _existing(typing, "_generic_init_subclass")])
-def _init_generic(vm: VM, cont: Any, /, *args: Any, **kwargs: Any) -> None:
-    """C code that calls a function of typing's."""
-    vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont)
-
-
 @rule(*[cls for cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
         if types.FunctionType not in map(type, vars(cls).values())])
 def _make_type_parameter(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -134,3 +122,10 @@ def _has_generic_origin(vm: VM) -> bool:
     names = frame.unit.local_names
     origin = frame.locals[names.index("origin")] if "origin" in names else None
     return any(origin is known for known in (typing.Generic, typing.Protocol, typing_extensions.Protocol))
+
+
+# typing._caller(depth): the module in which a TypeVar or NewType is made
+rule(*_existing(typing, "_caller"))(lambda vm, depth=1, default='__main__': caller_module(vm, depth))
+# C code that calls a function of typing's
+suspending_rule(*[typing.Generic.__dict__["__init_subclass__"] for _ in _existing(typing, "_generic_init_subclass")])(
+    lambda vm, cont, /, *args, **kwargs: vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont))

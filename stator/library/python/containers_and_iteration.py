@@ -42,6 +42,9 @@ from stator.interp.vm import VM
 from stator.native.table import lookup
 from stator.shapes.symbolic_values import SYMBOLIC
 
+_DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
+            "__next__")
+
 # ---------------------------------------------------------------------- dicts, one key at a time
 
 
@@ -275,16 +278,6 @@ def _send(vm: VM, cont: Any, generator: Any, value: Any, /) -> None:
     delegation.resume(vm, _body(vm, generator), value, delegation.NextCall(cont))
 
 
-@suspending_rule(types.GeneratorType.__next__)
-def _generator_next(vm: VM, cont: Any, generator: Any, /) -> None:
-    delegation.resume(vm, _body(vm, generator), None, delegation.NextCall(cont))
-
-
-@rule(types.GeneratorType.__iter__, types.CoroutineType.__await__)
-def _generator_iter(vm: VM, generator: Any, /) -> Any:
-    return generator
-
-
 @suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw)
 def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, traceback: Any = None, /) -> None:
     body = _body(vm, generator)
@@ -305,20 +298,18 @@ def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, t
     delegation.throw(vm, body, exc, delegation.NextCall(cont))
 
 
-@suspending_rule(types.GeneratorType.close, types.CoroutineType.close)
-def _close(vm: VM, cont: Any, generator: Any, /) -> None:
-    delegation.close(vm, _body(vm, generator), cont)
-
-
 @rule(sys.exc_info)
 def _exc_info(vm: VM) -> Any:
     exc = vm.exc_state.topmost()
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
-@rule(sys.exception)
-def _sys_exception(vm: VM) -> Any:
-    return vm.exc_state.topmost()
+suspending_rule(types.GeneratorType.__next__)(
+    lambda vm, cont, generator, /: delegation.resume(vm, _body(vm, generator), None, delegation.NextCall(cont)))
+rule(types.GeneratorType.__iter__, types.CoroutineType.__await__)(lambda vm, generator, /: generator)
+suspending_rule(types.GeneratorType.close, types.CoroutineType.close)(
+    lambda vm, cont, generator, /: delegation.close(vm, _body(vm, generator), cont))
+rule(sys.exception)(lambda vm: vm.exc_state.topmost())
 
 
 # ---------------------------------------------------------------------- exception groups, async generators
@@ -345,10 +336,6 @@ def _awaitables() -> tuple[type, ...]:
     send.close()
     close.close()
     return kinds
-
-
-_DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
-            "__next__")
 
 
 @rule(*[vars(owner)[name] for owner in _awaitables() for name in _DRIVERS if name in vars(owner)])

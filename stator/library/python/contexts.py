@@ -29,6 +29,8 @@ from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
 
+_EXACT = (str, int, bool, float, decimal.Decimal, tuple, list)
+
 
 @dataclass(eq=False)
 class ContextSet:
@@ -109,9 +111,6 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
 
 
 # ---------------------------------------------------------------------- decimals
-
-
-_EXACT = (str, int, bool, float, decimal.Decimal, tuple, list)
 
 
 @contextlib.contextmanager

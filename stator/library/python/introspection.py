@@ -43,6 +43,7 @@ from stator.source import Attr, CallOf, DictOf, Key, Pinned
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PARAMETER = inspect.Parameter
 _FOLLOWED = ("__wrapped__", "__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")
+WHY = "sys._getframe: frames of the program do not exist in the compiled function"
 
 
 @rule(inspect.signature)
@@ -56,12 +57,6 @@ def _signature(vm: VM, obj: Any, *, follow_wrapped: Any = True, globals: Any = N
         if function is not None and function.__code__.co_argcount >= bound:
             return signature_of(vm, function, bound)
     return INTERPRETED
-
-
-@rule(traceback.clear_frames)
-def _clear_frames(vm: VM, tb: Any) -> Any:
-    """The frames of a traceback that the trace made hold nothing to be cleared."""
-    return INTERPRETED if id(tb) in vm.heap.by_standin or type(tb) is not types.TracebackType else None
 
 
 def _unwrapped(vm: VM, function: Callable[..., Any]) -> types.FunctionType | None:
@@ -161,6 +156,11 @@ def _proxy_get(vm: VM, cont: Any, proxy: Any, /, *args: Any) -> None:
     vm.call(vm.sync(lambda: vm.load_attr(mapping_behind(proxy), "get")), args, {}, cont)
 
 
+# The frames of a traceback that the trace made hold nothing to be cleared
+rule(traceback.clear_frames)(
+    lambda vm, tb: INTERPRETED if id(tb) in vm.heap.by_standin or type(tb) is not types.TracebackType else None)
+
+
 # ---------------------------------------------------------------------- installed packages
 
 
@@ -182,9 +182,8 @@ def _version(vm: VM, distribution_name: Any) -> Any:
     return vm.native_unhooked(importlib.metadata.version, (distribution_name,))
 
 
-@rule(importlib.metadata.packages_distributions)
-def _packages_distributions(vm: VM) -> Any:
-    return vm.native_unhooked(importlib.metadata.packages_distributions, ())
+rule(importlib.metadata.packages_distributions)(
+    lambda vm: vm.native_unhooked(importlib.metadata.packages_distributions, ()))
 
 
 # ---------------------------------------------------------------------- modules, limits and frames
@@ -210,9 +209,6 @@ def _module_getattribute(vm: VM, cont: Any, module: Any, name: Any, /) -> None:
     if type(name) is not str:
         raise Raised(TypeError("attribute name must be string"))
     load_module_attr(vm, module, name, cont, ask_class=False)
-
-
-WHY = "sys._getframe: frames of the program do not exist in the compiled function"
 
 
 @rule(sys._getframe)

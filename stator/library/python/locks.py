@@ -21,6 +21,7 @@ from stator.source import CallOf, Pinned, Source
 
 LOCK: type = type(_thread.allocate_lock())
 RLOCK: type = _thread.RLock
+_COUNT = re.compile(r" count=(\d+) ")
 
 
 @dataclass
@@ -40,9 +41,6 @@ def held_count(lock: Any) -> int:
         return int(lock.locked())
     found = _COUNT.search(repr(lock)) if getattr(lock, "_is_owned")() else None  # nothing else tells
     return 0 if found is None else int(found[1])
-
-
-_COUNT = re.compile(r" count=(\d+) ")
 
 
 def _state(vm: VM, lock: object) -> LockState | None:

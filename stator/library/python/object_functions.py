@@ -38,6 +38,14 @@ from stator.interp.vm import VM
 from stator.source import DictOf, Pinned
 from stator.strategy import Strategy
 
+_LIKE_OBJECT = (object, list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray,
+                collections.deque, collections.defaultdict, BaseException)
+_BY_ADDRESS = frozenset({object.__hash__, torch.Tensor.__hash__})
+_BY_MEMBERS = frozenset({tuple.__hash__, frozenset.__hash__})
+_BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType.__hash__,
+                          types.MethodWrapperType.__hash__})
+_STAYING = (type, types.ModuleType, type(None))
+
 # ---------------------------------------------------------------------- attributes
 
 
@@ -112,10 +120,6 @@ def _setattr(vm: VM, cont: Any, obj: Any, name: Any, value: Any, /) -> None:
 def _delattr(vm: VM, cont: Any, obj: Any, name: Any, /) -> None:
     require_name(name)
     delete_attr(vm, obj, name, GiveNone(cont))
-
-
-_LIKE_OBJECT = (object, list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray,
-                collections.deque, collections.defaultdict, BaseException)
 
 
 def _slots(name: str) -> list[Any]:
@@ -205,9 +209,7 @@ def locals_are_kept(vm: VM) -> bool:
     return False
 
 
-@rule(globals)
-def _globals(vm: VM) -> Any:
-    return vm.frame.scope.view()
+rule(globals)(lambda vm: vm.frame.scope.view())
 
 
 # Names and the `from __future__` flags are those of the frame that asks.
@@ -251,12 +253,6 @@ def _id(vm: VM, value: Any, /) -> int:
 
 
 # ---------------------------------------------------------------------- hashes
-
-
-_BY_ADDRESS = frozenset({object.__hash__, torch.Tensor.__hash__})
-_BY_MEMBERS = frozenset({tuple.__hash__, frozenset.__hash__})
-_BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType.__hash__,
-                          types.MethodWrapperType.__hash__})
 
 
 class HashOf(Continuation):
@@ -350,9 +346,6 @@ def _noted(vm: VM, value: object, number: int) -> int:
     if _moves(vm, value):
         vm.identity.hashes[number] = value
     return number
-
-
-_STAYING = (type, types.ModuleType, type(None))
 
 
 def _moves(vm: VM, value: Any) -> bool:

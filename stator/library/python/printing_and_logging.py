@@ -32,6 +32,12 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
 
+_LOG_KEYWORDS = frozenset({"extra", "stacklevel", "exc_info", "stack_info"})
+_RECORD_NAMES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+_TEXT = (io.StringIO, io.TextIOWrapper)
+_BYTES = (io.BytesIO, io.BufferedWriter)
+_RAW = (io.FileIO, io.BytesIO, io.BufferedWriter)
+
 
 @rule(print, unread=True)
 def _print(vm: VM, /, *values: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False) -> None:
@@ -90,10 +96,6 @@ def _log(vm: VM, callee: Any, self: Any, *args: Any, **kwargs: Any) -> None:
          handled_in_python(original), logging)
 
 
-_LOG_KEYWORDS = frozenset({"extra", "stacklevel", "exc_info", "stack_info"})
-_RECORD_NAMES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
-
-
 def handled_in_python(logger: Any) -> bool:
     """Whether a message reaches handlers, filters or streams that are the user's own code."""
     while logger is not None:
@@ -132,11 +134,6 @@ class Written:
 
     source: Source
     data: Any
-
-
-_TEXT = (io.StringIO, io.TextIOWrapper)
-_BYTES = (io.BytesIO, io.BufferedWriter)
-_RAW = (io.FileIO, io.BytesIO, io.BufferedWriter)
 
 
 def takes_data(stream: Any) -> Any:

@@ -34,6 +34,20 @@ from stator.source import Drawn, Pinned, Source
 
 
 _SEEDS = (int, float, str, bytes)
+_PLAIN = (int, float, bool, type(None))
+_PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
+           "expovariate", "betavariate", "gammavariate", "lognormvariate", "paretovariate", "vonmisesvariate",
+           "weibullvariate")
+_AMONG = ("choice", "choices", "sample", "shuffle")
+_NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
+_MOST_NUMBERS = 64
+_SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
+                             numpy.random.Generator: numpy.random.default_rng(0)}
+_COMPILED = type(numpy.random.RandomState.__dict__["rand"])
+_OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Generator)
+             for name, function in owner.__dict__.items() if type(function) is _COMPILED and name != "seed"]
+_WHOLE = [function for function in _OF_NUMPY
+          if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
 def known_stream(vm: VM, stream: object) -> Any:
@@ -137,14 +151,6 @@ class Draw:
     parts: tuple[Drawn, ...] = ()  # of a call that makes a list: one for each of its numbers
 
 
-_PLAIN = (int, float, bool, type(None))
-_PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
-           "expovariate", "betavariate", "gammavariate", "lognormvariate", "paretovariate", "vonmisesvariate",
-           "weibullvariate")
-_AMONG = ("choice", "choices", "sample", "shuffle")
-_NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
-
-
 def draw(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, bounds: Any = None) -> Any:
     """The number that a call of a stream's method will give."""
     stream, *rest = args
@@ -218,9 +224,6 @@ def shuffled(stream: Any, values: list[Any]) -> list[Any]:
     return values
 
 
-_MOST_NUMBERS = 64
-
-
 def drawn_list(vm: VM, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
     """A list of numbers that the residual draws together."""
     place = Drawn(len(vm.residual.draws), function.__name__)
@@ -245,10 +248,6 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN or type(value) in (tuple, list) and all(type(part) in _PLAIN for part in value)
 
 
-_SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
-                             numpy.random.Generator: numpy.random.default_rng(0)}
-
-
 def _example(scratch: object, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """What such a call gives, of a stream of our own."""
     try:
@@ -271,13 +270,6 @@ def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: o
         low, high = (0, values[0]) if len(values) == 1 else values
         return low, high - 1
     return None
-
-
-_COMPILED = type(numpy.random.RandomState.__dict__["rand"])
-_OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Generator)
-             for name, function in owner.__dict__.items() if type(function) is _COMPILED and name != "seed"]
-_WHOLE = [function for function in _OF_NUMPY
-          if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
 @suspending_rule(*[getattr(random.Random, name) for name in _PYTHON],
@@ -333,7 +325,6 @@ def restore_streams(saved: tuple[Any, ...]) -> None:
         set_state(stream, state)
 
 
-@rule(_COMPILED.__get__)
-def _bind(vm: VM, function: Any, obj: Any, owner: Any = None, /) -> Any:
-    """A function that Cython has compiled is bound as one of Python's is."""
-    return function if obj is None else types.MethodType(function, obj)
+# A function that Cython has compiled is bound as one of Python's is
+rule(_COMPILED.__get__)(
+    lambda vm, function, obj, owner=None, /: function if obj is None else types.MethodType(function, obj))

@@ -24,6 +24,10 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import DeferredText, unread
 
+_PLAIN = (str, bytes, int, float, bool, type(None), complex)
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_CALLS = frozenset("GLOBAL STACK_GLOBAL INST OBJ NEWOBJ NEWOBJ_EX REDUCE BUILD EXT1 EXT2 EXT4 PERSID BINPERSID".split())
+
 
 def _reads_inside(text: str) -> bool:
     """Whether a replacement field (or one inside its format) names an attribute or an item."""
@@ -86,11 +90,6 @@ def _substitute(vm: VM, cont: Any, callee: Any, pattern: Any, *args: Any, **kwar
 
 
 # ---------------------------------------------------------------------- pickle
-
-
-_PLAIN = (str, bytes, int, float, bool, type(None), complex)
-_CONTAINERS = (list, tuple, dict, set, frozenset)
-_CALLS = frozenset("GLOBAL STACK_GLOBAL INST OBJ NEWOBJ NEWOBJ_EX REDUCE BUILD EXT1 EXT2 EXT4 PERSID BINPERSID".split())
 
 
 def check_plain(vm: VM, value: Any, seen: dict[int, Any]) -> None:

@@ -32,6 +32,11 @@ from stator.shapes.symbolic_values import SYMBOLIC, python_type, specialise
 from stator.source import CallOf, Pinned
 
 DEEPEST = 100  # levels of bases, and of tuples of classes, that are walked
+_PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
+_TENSOR_TYPES = type(torch.FloatTensor)
+# The hook of a protocol looks whether a function of the module abc is asking.
+_asked_by_abc = types.FunctionType((lambda cls, seen: abc.ABCMeta.__subclasscheck__(cls, seen)).__code__,
+                                   {"__name__": "abc", "abc": abc})
 
 
 def is_abstract_subclass(vm: VM, derived: Any, cls: Any) -> bool:
@@ -111,9 +116,6 @@ def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
     return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
 
 
-_PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
-
-
 def _check_class(vm: VM, obj: object, seen_type: type, cls: type, hook: str, argument: object) -> bool:
     if seen_type is cls:
         return True
@@ -171,9 +173,6 @@ def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
     return bool(fake.dtype is cls.dtype and fake.layout is cls.layout and fake.device.type == device)
 
 
-_TENSOR_TYPES = type(torch.FloatTensor)
-
-
 def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
     """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
     name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
@@ -184,16 +183,6 @@ def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
     except Raised:
         return False
     return operators.truth(vm, claim)
-
-
-@rule(isinstance, unread=True, unasked=True)
-def _isinstance(vm: VM, obj: Any, cls: Any, /) -> bool:
-    return is_instance(vm, obj, cls)
-
-
-@rule(issubclass, unasked=True)
-def _issubclass(vm: VM, sub: Any, cls: Any, /) -> bool:
-    return is_subclass(vm, sub, cls)
 
 
 @rule(type, unread=True, unasked=True)
@@ -242,11 +231,6 @@ def _tensor_class_init(vm: VM, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     return vm.native_unhooked(torch._C._TensorMeta.__init__, (cls, *args), kwargs)
 
 
-@rule(type.__init__)
-def _type_init(vm: VM, /, *args: Any, **kwargs: Any) -> None:
-    return None
-
-
 @suspending_rule(type.__call__)
 def _type_call(vm: VM, cont: Any, cls: Any, /, *args: Any, **kwargs: Any) -> None:
     if cls is type:
@@ -254,21 +238,11 @@ def _type_call(vm: VM, cont: Any, cls: Any, /, *args: Any, **kwargs: Any) -> Non
     instantiate(vm, cls, args, kwargs, cont)
 
 
-@rule(type.__dict__["__prepare__"])
-def _type_prepare(vm: VM, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    return {}
-
-
 @rule(type.__instancecheck__)
 def _type_instancecheck(vm: VM, cls: type, obj: object, /) -> Any:
     """isinstance() past what the class's own class says of it."""
     seen = seen_class(vm, obj)
     return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
-
-
-@rule(type.__subclasscheck__)
-def _type_subclasscheck(vm: VM, cls: Any, sub: Any, /) -> bool:
-    return is_abstract_subclass(vm, sub, cls)
 
 
 def seen_class(vm: VM, obj: object) -> type:
@@ -291,22 +265,6 @@ def _type_mro(vm: VM, cls: Any, /) -> list[type]:
 def _type_repr(vm: VM, cls: Any, /) -> Any:
     guard_names(vm, cls)
     return vm.native_unhooked(type.__repr__, (cls,))
-
-
-@rule(callable, unread=True, unasked=True)
-def _callable(vm: VM, obj: Any, /) -> bool:
-    return find(vm, type(obj), "__call__") is not MISSING
-
-
-@rule(property, classmethod, staticmethod, types.MethodType, types.CellType, type.__or__, type.__ror__)
-def _holds(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return vm.native_unhooked(callee, args, kwargs)
-
-
-@rule(property.__new__, property.__init__)
-def _make_property(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Of a subclass, whose `__init__` is interpreted; the functions it is given are called later."""
-    return vm.native_unhooked(callee, args, kwargs)
 
 
 def super_of(vm: VM, cls: type, fake: FakeTensor) -> TensorSuper:
@@ -344,6 +302,19 @@ def _super(vm: VM, /, *args: Any) -> Any:
     if type(first) is FakeTensor:
         return super_of(vm, cls, first)
     return vm.native_unhooked(super, (cls, first))
+
+
+rule(isinstance, unread=True, unasked=True)(lambda vm, obj, cls, /: is_instance(vm, obj, cls))
+rule(issubclass, unasked=True)(lambda vm, sub, cls, /: is_subclass(vm, sub, cls))
+rule(type.__init__)(lambda vm, /, *args, **kwargs: None)
+rule(type.__dict__["__prepare__"])(lambda vm, /, *args, **kwargs: {})
+rule(type.__subclasscheck__)(lambda vm, cls, sub, /: is_abstract_subclass(vm, sub, cls))
+rule(callable, unread=True, unasked=True)(lambda vm, obj, /: find(vm, type(obj), "__call__") is not MISSING)
+rule(property, classmethod, staticmethod, types.MethodType, types.CellType, type.__or__, type.__ror__)(
+    lambda vm, callee, /, *args, **kwargs: vm.native_unhooked(callee, args, kwargs))
+# Of a subclass, whose `__init__` is interpreted; the functions it is given are called later
+rule(property.__new__, property.__init__)(
+    lambda vm, callee, /, *args, **kwargs: vm.native_unhooked(callee, args, kwargs))
 
 
 # ---------------------------------------------------------------------- class statements
@@ -412,11 +383,6 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 # ---------------------------------------------------------------------- abstract base classes
 
 
-# The hook of a protocol looks whether a function of the module abc is asking.
-_asked_by_abc = types.FunctionType((lambda cls, seen: abc.ABCMeta.__subclasscheck__(cls, seen)).__code__,
-                                   {"__name__": "abc", "abc": abc})
-
-
 def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     """A class may be registered with an abstract one later: whether it counts as its subclass is a fact.
 
@@ -446,18 +412,12 @@ def _counts_as_subclass(vm: VM, cls: type, seen: type) -> bool:
     return operators.truth(vm, vm.call_sync(find(vm, type(cls), "__subclasscheck__"), (cls, seen)))
 
 
-@rule(_abc._abc_subclasscheck)
-def _abc_subclasscheck(vm: VM, cls: Any, sub: Any, /) -> Any:
-    return guard_registrations(vm, cls, sub)
-
-
-@rule(_abc.get_cache_token)
-def _abc_token(vm: VM) -> Any:
-    return _abc.get_cache_token()
-
-
 @rule(_abc._abc_init)
 def _abc_init(vm: VM, cls: Any, /) -> Any:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
     return vm.native(_abc._abc_init, (cls,))
+
+
+rule(_abc._abc_subclasscheck)(lambda vm, cls, sub, /: guard_registrations(vm, cls, sub))
+rule(_abc.get_cache_token)(lambda vm: _abc.get_cache_token())

@@ -48,6 +48,10 @@ _SILENT = frozenset("""
     dropout embedding size dim numel stride storage_offset is_contiguous""".split())
 _PROPERTIES = frozenset(name for name, each in inspect.getmembers_static(torch.Tensor)
                         if type(each) in (types.GetSetDescriptorType, property))  # which only look
+__all__ = ["FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
+_OPEN: Any = warnings.catch_warnings.__enter__
+_CLOSE: Any = warnings.catch_warnings.__exit__
+_QUIET = frozenset({"default", "always", "ignore", "module", "once"})
 
 
 class Recording:
@@ -176,10 +180,6 @@ def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any])
 
 # ---------------------------------------------------------------------- filters
 
-__all__ = ["FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
-_OPEN: Any = warnings.catch_warnings.__enter__
-_CLOSE: Any = warnings.catch_warnings.__exit__
-
 
 @dataclass(frozen=True)
 class FiltersChanged:
@@ -219,9 +219,6 @@ def _is_quiet(vm: VM, args: Any, kwargs: Any) -> bool:
         elif type(value) not in (bool, int) or value < 0:
             return False
     return True
-
-
-_QUIET = frozenset({"default", "always", "ignore", "module", "once"})
 
 
 @rule(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)

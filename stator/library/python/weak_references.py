@@ -27,6 +27,9 @@ from stator.interp.vm import VM
 from stator.strategy import Strategy
 
 WEAK = Strategy.WEAK_COLLECTIONS
+# Made inside, they live as long as the trace, which looks at them again when their effects are written.
+_KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
+_EMPTY = types.CellType()
 
 
 def _check(vm: VM, args: Any) -> None:
@@ -63,20 +66,9 @@ def _ref_new(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     return vm.native_unhooked(weakref.ref.__new__, args, kwargs)
 
 
-@rule(weakref.ref.__init__)
-def _ref_init(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    return vm.native_unhooked(weakref.ref.__init__, args, kwargs)
-
-
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
 def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
-
-
-@rule(weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, getattr(_weakref, "_remove_dead_weakref"))
-def _hashed_or_compared(vm: VM, callee: Any, /, *args: Any) -> Any:
-    """The referents are hashed and compared: their Python code is interpreted."""
-    return vm.native(callee, args)
 
 
 def _is_fresh(vm: VM, args: Any) -> bool:
@@ -113,6 +105,7 @@ def _is_in_a_variable(vm: VM, referent: object, original: object) -> bool:
     return False
 
 
-# Made inside, they live as long as the trace, which looks at them again when their effects are written.
-_KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
-_EMPTY = types.CellType()
+rule(weakref.ref.__init__)(lambda vm, /, *args, **kwargs: vm.native_unhooked(weakref.ref.__init__, args, kwargs))
+# The referents are hashed and compared: their Python code is interpreted
+rule(weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, getattr(_weakref, "_remove_dead_weakref"))(
+    lambda vm, callee, /, *args: vm.native(callee, args))

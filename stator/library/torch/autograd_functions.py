@@ -447,7 +447,5 @@ def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bo
     return storages, repeatable
 
 
-@rule(torch._C._functorch.unwrap_if_dead)
-def _unwrap_if_dead(vm: VM, tensor: Any, /) -> Any:
-    """No functorch transform is active in a trace, so no wrapper can have died in it."""
-    return tensor
+# No functorch transform is active in a trace, so no wrapper can have died in it
+rule(torch._C._functorch.unwrap_if_dead)(lambda vm, tensor, /: tensor)

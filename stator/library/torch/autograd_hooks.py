@@ -39,6 +39,12 @@ from stator.library.torch.higher_order_operators import interpreted, modules_of
 from stator.source import CALL_TEXTS, CallOf, Pinned
 from stator.strategy import Strategy
 
+HOOKS = Strategy.SAVED_TENSOR_HOOKS
+A: Any = torch._C._autograd
+# What they save is what they give back: a compiler may decide what that is.
+_LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
+_requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torch.Tensor.register_hook
+
 # ---------------------------------------------------------------------- functions that torch calls later
 
 
@@ -90,12 +96,6 @@ def contents(cell: Any) -> Any:
 
 # ---------------------------------------------------------------------- hooks on saved tensors
 
-
-HOOKS = Strategy.SAVED_TENSOR_HOOKS
-
-A: Any = torch._C._autograd
-# What they save is what they give back: a compiler may decide what that is.
-_LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
 
 CALL_TEXTS[id(_core.saved_hooks_of_program)] = lambda: "whether the program has hooks on saved tensors around the call"
 
@@ -266,9 +266,7 @@ def why_disabled(vm: VM) -> str | None:
     return message
 
 
-@rule(A._saved_tensors_hooks_get_disabled_error_message)
-def _message(vm: VM) -> str | None:
-    return why_disabled(vm)
+rule(A._saved_tensors_hooks_get_disabled_error_message)(lambda vm: why_disabled(vm))
 
 
 @rule(A._saved_tensors_hooks_disable)
@@ -347,7 +345,6 @@ def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:
         _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program
 
 
-_requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torch.Tensor.register_hook
 has_side_effect(register_graph)
 
 

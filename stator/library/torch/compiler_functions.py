@@ -26,6 +26,8 @@ from stator.interp.vm import VM
 from stator.settings import marks, stance
 from stator.strategy import Strategy
 
+BACKWARD = "a backward pass inside captured code"
+
 # ---------------------------------------------------------------------- "am I being compiled?"
 
 
@@ -39,23 +41,16 @@ def _is_compiling(vm: VM) -> bool:
     return shown
 
 
-@rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing, unasked=True)
-def _no(vm: VM) -> bool:
-    return False
-
-
 @rule(torch._C._get_tracing_state, torch._C._log_api_usage_once, unasked=True)
 def _nothing(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     return None
 
 
+rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing, unasked=True)(
+    lambda vm: False)
+
+
 # ---------------------------------------------------------------------- __torch_function__
-
-
-@rule(torch._C._has_torch_function, torch.overrides.has_torch_function, unasked=True)
-def _has_torch_function(vm: VM, values: Any, /) -> bool:
-    """Plain tensors have none of their own; of the modes, the tracer's must not show."""
-    return bool(vm.modes.active or overriding(vm, vm.collect(values)))
 
 
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
@@ -70,26 +65,21 @@ def _graph_break(vm: VM, msg: Any = "") -> None:
     raise Break("SB009", msg if type(msg) is str else "", untouched=True)
 
 
+# Plain tensors have none of their own; of the modes, the tracer's must not show
+rule(torch._C._has_torch_function, torch.overrides.has_torch_function, unasked=True)(
+    lambda vm, values, /: bool(vm.modes.active or overriding(vm, vm.collect(values))))
+
+
 # ---------------------------------------------------------------------- grad mode
 
 
-@rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), unasked=True)
-def _is_grad_enabled(vm: VM) -> bool:
-    return torch.is_grad_enabled()
-
-
-@rule(torch.is_tensor, unasked=True)
-def _is_tensor(vm: VM, obj: Any, /) -> bool:
-    return is_a(obj, torch.Tensor)
-
-
-@suspending_rule(torch.Tensor.__hash__)
-def _tensor_hash(vm: VM, cont: Any, self: Any) -> None:
-    vm.call(id, (self,), {}, cont)
-
-
-BACKWARD = "a backward pass inside captured code"
 refuse(torch.Tensor.backward, torch.autograd.backward, code="SB016", detail=BACKWARD)
+
+
+rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), unasked=True)(
+    lambda vm: torch.is_grad_enabled())
+rule(torch.is_tensor, unasked=True)(lambda vm, obj, /: is_a(obj, torch.Tensor))
+suspending_rule(torch.Tensor.__hash__)(lambda vm, cont, self: vm.call(id, (self,), {}, cont))
 
 
 # ---------------------------------------------------------------------- another tracer in the same process
@@ -108,11 +98,6 @@ def ignore_peer_bookkeeping() -> None:
 
 
 # ---------------------------------------------------------------------- policies of Stator
-
-
-@rule(marks.error_policy)
-def _error_policy(vm: VM) -> Any:
-    return vm.policy.error_policy
 
 
 @rule(marks.set_error_policy)
@@ -145,6 +130,9 @@ def _initialise_lazily(vm: VM, self: Any, *args: Any, **kwargs: Any) -> Any:
     if vm.heap.tracker_of(self) is not None:
         raise Break("SB010", "a lazy module is initialised in this call", once=True)
     return INTERPRETED
+
+
+rule(marks.error_policy)(lambda vm: vm.policy.error_policy)
 
 
 # ---------------------------------------------------------------------- functions that captured code compiles

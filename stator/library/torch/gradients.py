@@ -45,6 +45,15 @@ from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
 _WHAT = "torch.autograd.grad inside captured code"
+FORWARD = Strategy.FORWARD_MODE
+C: Any = torch._C
+# What forward_ad calls: up to torch 2.11, the C functions themselves.
+ENTER = getattr(predispatch, "_enter_dual_level", C._enter_dual_level)
+EXIT = getattr(predispatch, "_exit_dual_level", C._exit_dual_level)
+MAKE = getattr(predispatch, "_make_dual", torch._VF._make_dual)
+UNPACK = getattr(predispatch, "_unpack_dual", torch._VF._unpack_dual)
+_HOOK = "a backward hook on a module"
+_PARAMETER = "a Parameter or Buffer made inside the captured code"
 
 
 @rule(torch.autograd.grad)
@@ -134,14 +143,6 @@ def gradients_of_fakes(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any
 # ---------------------------------------------------------------------- forward mode
 
 
-FORWARD = Strategy.FORWARD_MODE
-
-C: Any = torch._C
-# What forward_ad calls: up to torch 2.11, the C functions themselves.
-ENTER = getattr(predispatch, "_enter_dual_level", C._enter_dual_level)
-EXIT = getattr(predispatch, "_exit_dual_level", C._exit_dual_level)
-MAKE = getattr(predispatch, "_make_dual", torch._VF._make_dual)
-UNPACK = getattr(predispatch, "_unpack_dual", torch._VF._unpack_dual)
 has_side_effect(ENTER)
 has_side_effect(EXIT)
 
@@ -198,10 +199,6 @@ def _on_tensors(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- parameters and modules
-
-
-_HOOK = "a backward hook on a module"
-_PARAMETER = "a Parameter or Buffer made inside the captured code"
 
 
 def require_plain(vm: VM, what: str) -> None:

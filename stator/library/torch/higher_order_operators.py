@@ -58,18 +58,6 @@ def interpreted(vm: VM, what: str, function: Callable[..., Any], given: list[Any
     return part, result
 
 
-@rule(cond, while_loop, scan, map_rows, associative_scan)
-def _as_a_whole(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """torch's function around an operator is interpreted, and a break in it is one before it is called."""
-    return vm.sync(lambda: vm.push(vm.frame_for(callee, args, kwargs)))
-
-
-@suspending_rule(invoke_subgraph_placeholder)
-def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called."""
-    vm.call(func, args, kwargs, cont)
-
-
 @rule(wrap)
 def _wrap(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
@@ -129,6 +117,14 @@ def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, op
     except Unequal as why:
         raise Break("SB016", f"torch.cond: {why}") from None
     vm.give(merge.builder(results)(plan), cont)
+
+
+# torch's function around an operator is interpreted, and a break in it is one before it is called
+rule(cond, while_loop, scan, map_rows, associative_scan)(
+    lambda vm, callee, /, *args, **kwargs: vm.sync(lambda: vm.push(vm.frame_for(callee, args, kwargs))))
+# torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called
+suspending_rule(invoke_subgraph_placeholder)(
+    lambda vm, cont, func, *args, **kwargs: vm.call(func, args, kwargs, cont))
 
 
 # ---------------------------------------------------------------------- loops

@@ -29,6 +29,8 @@ from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import code_rule, rule
 from stator.interp.vm import VM
 
+C: Any = torch._C
+
 
 @rule(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -95,9 +97,6 @@ def layers_of(vm: VM, function: object, given: dict[str, Any]) -> tuple[Any, ...
 
 
 # ---------------------------------------------------------------------- optimisers
-
-
-C: Any = torch._C
 
 
 def _wrapped_for_peer(function: Callable[..., Any]) -> Any:

@@ -42,6 +42,15 @@ C: Any = torch._C
 
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})
 _SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
+_NAMES = {C._set_default_dtype: "the default dtype", set_determinism: "the choice of deterministic algorithms"}
+_OLDER = {
+    "is_autocast_cpu_enabled": (C.is_autocast_enabled, "cpu"), "get_autocast_cpu_dtype": (C.get_autocast_dtype, "cpu"),
+    "get_autocast_gpu_dtype": (C.get_autocast_dtype, "cuda"),
+    "set_autocast_cpu_enabled": (C.set_autocast_enabled, "cpu"),
+    "set_autocast_cpu_dtype": (C.set_autocast_dtype, "cpu"), "set_autocast_gpu_dtype": (C.set_autocast_dtype, "cuda"),
+}
+_SWITCHES = [getattr(C, name) for name in ("_cuda_exchangeDevice", "_cuda_maybeExchangeDevice", "_cuda_setDevice")
+             if hasattr(C, name)]
 
 
 @rule(*[setting.setter for setting in SETTINGS])
@@ -65,9 +74,6 @@ def change_setting(vm: VM, setting: Setting, args: tuple[Any, ...], kwargs: dict
     except Exception as error:
         raise Raised(error) from None
     vm.recorder.record("call_function", setting.setter, args, dict(kwargs), None)
-
-
-_NAMES = {C._set_default_dtype: "the default dtype", set_determinism: "the choice of deterministic algorithms"}
 
 
 @rule(C.autocast_increment_nesting)
@@ -125,13 +131,6 @@ def _is_checkpoint_valid(vm: VM, engine: Any, /) -> bool:
 
 # ---------------------------------------------------------------------- older spellings
 
-_OLDER = {
-    "is_autocast_cpu_enabled": (C.is_autocast_enabled, "cpu"), "get_autocast_cpu_dtype": (C.get_autocast_dtype, "cpu"),
-    "get_autocast_gpu_dtype": (C.get_autocast_dtype, "cuda"),
-    "set_autocast_cpu_enabled": (C.set_autocast_enabled, "cpu"),
-    "set_autocast_cpu_dtype": (C.set_autocast_dtype, "cpu"), "set_autocast_gpu_dtype": (C.set_autocast_dtype, "cuda"),
-}
-
 
 @suspending_rule(*[getattr(C, name) for name in _OLDER if hasattr(C, name)])
 def _older(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -139,9 +138,8 @@ def _older(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None
     vm.call(function, (device, *args), kwargs, cont)
 
 
-@rule(C._are_functorch_transforms_active)
-def _transforms_active(vm: VM) -> bool:
-    return C._are_functorch_transforms_active()  # a trace does not begin inside one
+# a trace does not begin inside one
+rule(C._are_functorch_transforms_active)(lambda vm: C._are_functorch_transforms_active())
 
 
 # ---------------------------------------------------------------------- inference mode
@@ -167,11 +165,6 @@ def _new_inference_mode(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     return guard
 
 
-@rule(C._InferenceMode.__dict__["__enter__"].__func__)
-def _enter(vm: VM, mode: Any, /) -> None:
-    return None
-
-
 @rule(C._InferenceMode.__dict__["__exit__"].__func__)
 def _exit(vm: VM, mode: Any, /, *error: Any) -> None:
     contexts = vm.torch_state.contexts
@@ -182,17 +175,15 @@ def _exit(vm: VM, mode: Any, /, *error: Any) -> None:
     vm.recorder.record("call_function", _exit_inference_mode, (node,), {}, None)
 
 
+rule(C._InferenceMode.__dict__["__enter__"].__func__)(lambda vm, mode, /: None)
+
+
 # ---------------------------------------------------------------------- modes
 
 
-@rule(C._len_torch_dispatch_stack)
-def _dispatch_modes(vm: VM) -> int:
-    return 0  # the tracer's own modes must not show, and there are no others
-
-
-@rule(C._is_torch_function_mode_enabled, unasked=True)
-def _function_mode(vm: VM) -> bool:
-    return bool(vm.modes.active)  # the tracer's own mode must not show
+rule(C._len_torch_dispatch_stack)(lambda vm: 0)  # the tracer's own modes must not show, and there are no others
+# the tracer's own mode must not show
+rule(C._is_torch_function_mode_enabled, unasked=True)(lambda vm: bool(vm.modes.active))
 
 
 # ---------------------------------------------------------------------- process-wide defaults
@@ -309,10 +300,6 @@ def _ask(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if not named or named[0] is None:
         vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, torch.cuda.current_device())
     return _answer(callee, *args, **kwargs)
-
-
-_SWITCHES = [getattr(C, name) for name in ("_cuda_exchangeDevice", "_cuda_maybeExchangeDevice", "_cuda_setDevice")
-             if hasattr(C, name)]
 
 
 @rule(*_SWITCHES)

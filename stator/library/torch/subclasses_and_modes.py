@@ -31,6 +31,7 @@ C: Any = torch._C
 _TensorBase: Any = torch._C.TensorBase
 _ALIAS: Any = torch.ops.aten.alias.default
 _DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
+_LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
 
 
 # ---------------------------------------------------------------------- making them
@@ -151,14 +152,6 @@ def _disabled_handler(vm: VM, func: Any, types: Any, /, *rest: Any, **kwargs: An
 # ---------------------------------------------------------------------- turning them off
 
 
-_LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
-
-
-@rule(*_LEVELS)
-def _make(vm: VM, callee: Any, /) -> Any:
-    return callee()
-
-
 @rule(*[cls.__enter__ for cls in _LEVELS])
 def _enter(vm: VM, context: Any, /) -> None:
     cls = type(context)
@@ -175,20 +168,15 @@ def _leave(vm: VM, context: Any, /, *error: Any) -> None:
     vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
 
 
-@rule(C._is_torch_function_enabled)
-def _is_enabled(vm: VM) -> bool:
-    return not vm.modes.functions_off
-
-
-@rule(C._is_torch_function_all_disabled)
-def _is_all_disabled(vm: VM) -> bool:
-    return vm.modes.functions_off == 2
-
-
 @rule(C._get_torch_function_state)
 def _state(vm: VM) -> Any:
     state = C._TorchFunctionState
     return (state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.modes.functions_off]
+
+
+rule(*_LEVELS)(lambda vm, callee, /: callee())
+rule(C._is_torch_function_enabled)(lambda vm: not vm.modes.functions_off)
+rule(C._is_torch_function_all_disabled)(lambda vm: vm.modes.functions_off == 2)
 
 
 # ---------------------------------------------------------------------- the stack of modes
@@ -211,11 +199,6 @@ def _push(vm: VM, value: Any, /) -> Any:
     return None
 
 
-@rule(C._pop_torch_function_stack, unasked=True)
-def _pop(vm: VM) -> Any:
-    return function_modes.leave(vm)
-
-
 def _refuse_device(vm: VM) -> None:
     if vm.torch_state.devices:
         raise Break("SB005", "the stack of modes while there is a default device")
@@ -233,3 +216,6 @@ def _get(vm: VM, value: Any, /) -> Any:
     if type(value) is not int or not 0 <= value < len(vm.modes.active):
         raise Break("SB005", "a place outside the stack of modes")
     return vm.modes.active[value]
+
+
+rule(C._pop_torch_function_stack, unasked=True)(lambda vm: function_modes.leave(vm))

@@ -26,6 +26,7 @@ from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
 
 LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
 
 def constant_text(message: object) -> str | None:
@@ -117,9 +118,6 @@ def _nested_items(vm: VM, tensor: Any) -> Any:
     return [_nested_items(vm, vm.torch_call(torch.Tensor.select, (tensor, 0, i), None)) for i in range(tensor.shape[0])]
 
 
-_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
-
-
 @rule(torch.narrow, torch.Tensor.narrow)
 def _narrow(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     start = args[2] if len(args) > 2 else kwargs.get("start")
@@ -129,11 +127,6 @@ def _narrow(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     return vm.torch_call(torch.narrow, args, kwargs)
 
 
-@suspending_rule(torch.Tensor.__getitem__)
-def _get_item(vm: VM, cont: Any, tensor: Any, key: Any, /) -> None:
-    get_item(vm, tensor, key, cont, own=False)
-
-
-@suspending_rule(torch.Tensor.__setitem__)
-def _set_item(vm: VM, cont: Any, tensor: Any, key: Any, value: Any, /) -> None:
-    set_item(vm, tensor, key, value, cont, own=False)
+suspending_rule(torch.Tensor.__getitem__)(lambda vm, cont, tensor, key, /: get_item(vm, tensor, key, cont, own=False))
+suspending_rule(torch.Tensor.__setitem__)(
+    lambda vm, cont, tensor, key, value, /: set_item(vm, tensor, key, value, cont, own=False))

@@ -45,6 +45,13 @@ refuse(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_st
        torch.Tensor.is_shared, torch.Tensor.share_memory_, code="SB005", detail="the storage of a tensor")
 refuse(torch.utils._python_dispatch.TorchDispatchMode.__enter__,
        torch.utils._python_dispatch.TorchDispatchMode.__exit__, code="SB005", detail="a mode that sees every operation")
+_OF_DTYPE = (torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.LongTensor, torch.IntTensor,
+             torch.ShortTensor, torch.CharTensor, torch.ByteTensor, torch.BoolTensor)
+_OF_NUMPY = FED - {numpy.float16, numpy.float32}  # which constructors of integers do not take
+_NUMBERS = frozenset({int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool, *_OF_NUMPY})
+_SMALL = 127
+_ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
+_DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
 
 
 @rule(_TensorBase.storage_offset)
@@ -100,10 +107,6 @@ def _is_view(vm: VM, fake: Any, /) -> bool:
         return fake._is_view()
 
 
-_OF_DTYPE = (torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.LongTensor, torch.IntTensor,
-             torch.ShortTensor, torch.CharTensor, torch.ByteTensor, torch.BoolTensor)
-
-
 @rule(torch.Tensor, *_OF_DTYPE)
 def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Sizes make an uninitialised tensor, a list makes one of its numbers."""
@@ -121,10 +124,6 @@ def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- torch.Tensor(...), torch.FloatTensor(...)
-
-
-_OF_NUMPY = FED - {numpy.float16, numpy.float32}  # which constructors of integers do not take
-_NUMBERS = frozenset({int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool, *_OF_NUMPY})
 
 
 def _numbers(value: Any) -> bool:
@@ -201,16 +200,11 @@ def _random_between(vm: VM, tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
     return vm.torch_call(_TensorBase.copy_, (tensor, drawn), None)
 
 
-_SMALL = 127
-
-
 # ---------------------------------------------------------------------- profiling ranges: names for a profiler
 
 
-@rule(torch.autograd.profiler.record_function)
-def _record_function(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    """The range is not recorded: the operators inside it may be fused with others."""
-    return _Range()
+# The range is not recorded: the operators inside it may be fused with others
+rule(torch.autograd.profiler.record_function)(lambda vm, /, *args, **kwargs: _Range())
 
 
 class _Range:
@@ -224,11 +218,6 @@ class _Range:
 
 
 # ---------------------------------------------------------------------- copies
-
-
-_ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
-
-_DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
 
 
 def is_copied_by_clone(tensor: torch.Tensor) -> bool:
