@@ -17,27 +17,7 @@ from typing import Any
 
 import torch
 
-from stator.native.rows_declare import (
-    C_CALLABLES,
-    ROWS,
-    MethodDescriptor,
-    NativeClass,
-    SlotWrapper,
-    add,
-    attribute_slots,
-    attributes,
-    deep,
-    deny,
-    impure,
-    is_c_type,
-    optional_module,
-    outside,
-    owner_name,
-    pure,
-    shell,
-    special,
-    underlying,
-)
+from stator.native import rows_declare as row
 
 C: Any = torch._C
 COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
@@ -65,7 +45,7 @@ _REFUSED_FUNCTIONS = "save savez savez_compressed savetxt shares_memory may_shar
 MAKERS = "ones full identity eye tri".split()
 _DISPATCHING = ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks", "numpy.lib._function_base_impl",
                 "numpy._core.fromnumeric", "numpy._core.numeric", "numpy._core.multiarray")
-_numpy = optional_module("numpy")
+_numpy = row.optional_module("numpy")
 _entries: dict[int, Any] = {}  # of the registry, kept so that an id stays that of one entry
 _OPTREE_FUNCTIONS = """
     flatten flatten_with_path make_leaf make_none make_from_collection all_leaves is_leaf is_namedtuple
@@ -81,33 +61,33 @@ _declared = False
 
 
 def _values() -> None:
-    attribute_slots(torch.Size)
-    pure(C, "Size", calls_back=True)
-    pure(torch.Size, "__new__ __add__ __radd__ __getitem__ __mul__ __rmul__", calls_back=True, fresh=None)
+    row.attribute_slots(torch.Size)
+    row.pure(C, "Size", calls_back=True)
+    row.pure(torch.Size, "__new__ __add__ __radd__ __getitem__ __mul__ __rmul__", calls_back=True, fresh=None)
     for name in torch.return_types.all_return_types if hasattr(torch.return_types, "all_return_types") else ():
-        pure(name, "__new__", calls_back=True, fresh=None)
-    pure(torch.Size, "numel __reduce__", fresh=None)
-    deep(torch.Size, "__repr__", formats=True)
-    pure(C, "finfo iinfo device", calls_back=True)
+        row.pure(name, "__new__", calls_back=True, fresh=None)
+    row.pure(torch.Size, "numel __reduce__", fresh=None)
+    row.deep(torch.Size, "__repr__", formats=True)
+    row.pure(C, "finfo iinfo device", calls_back=True)
     for owner in (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo):
-        attribute_slots(owner)
-        pure(owner, f"__new__ {COMPARISONS}", calls_back=True)
-        shell(owner, "__repr__ __str__ __hash__ __reduce__ to_real to_complex")
-        attributes(owner, "*", NativeClass.PURE_SHELL)
-    attribute_slots(torch.device)
-    special(torch.device, "__enter__ __exit__ __call__", why="sets the default device")
-    pure(torch.device, f"__new__ {COMPARISONS}", calls_back=True)
-    shell(torch.device, "__repr__ __str__ __hash__ __reduce__")
-    attributes(torch.device, "*", NativeClass.PURE_SHELL)
-    pure(C._VariableFunctionsClass, "can_cast promote_types result_type", why="types and metadata alone")
-    pure(C, "_infer_size _demangle", calls_back=True)
-    pure(C._nn, "_parse_to", calls_back=True, fresh=None, why="parses the arguments of Module.to")
-    shell(C, "_log_api_usage_once _log_api_usage_metadata", calls_back=True, why="does nothing without a logger")
-    outside(C, "_get_all_dtypes")
+        row.attribute_slots(owner)
+        row.pure(owner, f"__new__ {COMPARISONS}", calls_back=True)
+        row.shell(owner, "__repr__ __str__ __hash__ __reduce__ to_real to_complex")
+        row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
+    row.attribute_slots(torch.device)
+    row.special(torch.device, "__enter__ __exit__ __call__", why="sets the default device")
+    row.pure(torch.device, f"__new__ {COMPARISONS}", calls_back=True)
+    row.shell(torch.device, "__repr__ __str__ __hash__ __reduce__")
+    row.attributes(torch.device, "*", row.NativeClass.PURE_SHELL)
+    row.pure(C._VariableFunctionsClass, "can_cast promote_types result_type", why="types and metadata alone")
+    row.pure(C, "_infer_size _demangle", calls_back=True)
+    row.pure(C._nn, "_parse_to", calls_back=True, fresh=None, why="parses the arguments of Module.to")
+    row.shell(C, "_log_api_usage_once _log_api_usage_metadata", calls_back=True, why="does nothing without a logger")
+    row.outside(C, "_get_all_dtypes")
 
 
 def _state_readers() -> None:
-    shell(
+    row.shell(
         C,
         "is_grad_enabled is_inference_mode_enabled is_autocast_enabled get_autocast_dtype "
         "is_autocast_cache_enabled get_default_dtype _get_deterministic_algorithms "
@@ -115,9 +95,9 @@ def _state_readers() -> None:
         "_get_float32_matmul_precision _is_torch_function_enabled _is_torch_function_all_disabled",
         why=ENTRY_STATE,
     )
-    shell(C, "_get_tracing_state _is_tracing _are_functorch_transforms_active", calls_back=True,
+    row.shell(C, "_get_tracing_state _is_tracing _are_functorch_transforms_active", calls_back=True,
           why="nothing is traced by torch.jit")
-    shell(
+    row.shell(
         C,
         "_is_autocast_available _autocast_supported_devices _has_distributed _supported_qengines "
         "_is_flash_attention_available _is_ck_sdpa_available _llvm_enabled _show_config _cxx_flags "
@@ -126,7 +106,7 @@ def _state_readers() -> None:
         calls_back=True,
         why="fixed when torch was built",
     )
-    outside(
+    row.outside(
         C,
         "_get_accelerator _accelerator_getAccelerator _is_any_autocast_enabled _parallel_info _dispatch_has_kernel "
         "_get_backcompat_broadcast_warn _get_backcompat_keepdim_warn _get_blas_preferred_backend "
@@ -147,36 +127,36 @@ def _state_readers() -> None:
         "_get_cudnn_depthwise_kernel _get_sm_carveout_experimental _get_dtensor_allow_implicit_replication",
         why=SETTING,
     )
-    special(
+    row.special(
         C,
         "is_autocast_cpu_enabled get_autocast_cpu_dtype get_autocast_gpu_dtype is_autocast_xla_enabled "
         "get_autocast_xla_dtype is_autocast_ipu_enabled get_autocast_ipu_dtype",
         why="warns that it is deprecated",
     )
-    impure(C, "_get_thread_name _storage_address _storage_id _data_address _storage_Use_Count")
-    shell(
+    row.impure(C, "_get_thread_name _storage_address _storage_id _data_address _storage_Use_Count")
+    row.shell(
         C._functorch,
         "maybe_current_level current_level get_dynamic_layer_stack_depth get_interpreter_stack "
         "peek_interpreter_stack",
         calls_back=True,
         why=ENTRY_STATE,
     )
-    outside(C._functorch, "get_inplace_requires_grad_allowed get_single_level_autograd_function_allowed",
+    row.outside(C._functorch, "get_inplace_requires_grad_allowed get_single_level_autograd_function_allowed",
             calls_back=True, why=SETTING)
-    shell(
+    row.shell(
         C._functorch,
         "is_batchedtensor is_gradtrackingtensor is_functionaltensor is_functorch_wrapped_tensor "
         "is_legacy_batchedtensor is_dead_tensor_wrapper maybe_get_level maybe_get_bdim",
         calls_back=True,
         why="metadata of a tensor",
     )
-    shell(C._autograd, "kineto_available _supported_activities", calls_back=True, why="fixed when torch was built")
-    outside(C._autograd, "_saved_tensors_hooks_is_enabled _profiler_enabled _profiler_type "
+    row.shell(C._autograd, "kineto_available _supported_activities", calls_back=True, why="fixed when torch was built")
+    row.outside(C._autograd, "_saved_tensors_hooks_is_enabled _profiler_enabled _profiler_type "
             "_get_current_graph_task_keep_graph", why=SETTING)
 
 
 def _state_setters() -> None:
-    special(
+    row.special(
         C,
         "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cpu_enabled set_autocast_cpu_dtype "
         "set_autocast_gpu_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
@@ -188,7 +168,7 @@ def _state_setters() -> None:
         "_set_sdp_use_fa3 _set_sdp_priority_order _enter_dual_level _exit_dual_level _InferenceMode _DisableAutocast",
         why=GRAPH_STATE,
     )
-    special(
+    row.special(
         C,
         "_has_torch_function _has_torch_function_unary _has_torch_function_variadic "
         "_is_torch_function_mode_enabled _len_torch_function_stack _get_function_stack_at _pop_torch_function_stack "
@@ -200,9 +180,9 @@ def _state_setters() -> None:
         "_DisableTorchDispatch _DisableFuncTorch _EnablePythonDispatcher _DisablePythonDispatcher",
         why=MODES,
     )
-    special(C._functorch, "*", why="functorch's own stack of transforms")
-    special(C._autograd, "*", why="autograd's hooks and the profiler")
-    deny(
+    row.special(C._functorch, "*", why="functorch's own stack of transforms")
+    row.special(C._autograd, "*", why="autograd's hooks and the profiler")
+    row.deny(
         C,
         "set_num_threads set_num_interop_threads init_num_threads set_flush_denormal "
         "_set_qengine _set_cudnn_enabled _set_cudnn_benchmark _set_cudnn_deterministic _set_cudnn_allow_tf32 "
@@ -212,35 +192,35 @@ def _state_setters() -> None:
         code="SB006",
         why="changes a setting of the process",
     )
-    deny(C, "fork wait", code="SB018")
-    deny(C, "_cuda_synchronize _cuda_ipc_collect _cuda_emptyCache", code="SB018")
+    row.deny(C, "fork wait", code="SB018")
+    row.deny(C, "_cuda_synchronize _cuda_ipc_collect _cuda_emptyCache", code="SB018")
 
 
 def _tensor_objects() -> None:
     """What a Tensor has beside its computations (those are in torch_ops)."""
     base = C.TensorBase
-    special(base, "__new__ _make_subclass _make_wrapper_subclass _dtensor__new__ as_subclass _fix_weakref _view_func "
-            "_view_func_unsafe _rev_view_func_unsafe requires_grad_ retain_grad is_set_to __delitem__ _is_view",
-            why="the heap keeps track of tensor objects")  # fmt: skip
-    deny(base, "numpy tolist apply_ map_ map2_", code="SB003", why="takes the values out of the tensor")
-    impure(base, "data_ptr _use_count", why="shows an address or a count")
-    special(base, "untyped_storage", why="a storage is outside memory")
-    attributes(base, "grad grad_fn _grad _grad_fn grad_dtype is_leaf retains_grad requires_grad _backward_hooks "
-               "_post_accumulate_grad_hooks _base output_nr volatile name", NativeClass.SPECIAL,
+    row.special(base, "__new__ _make_subclass _make_wrapper_subclass _dtensor__new__ as_subclass _fix_weakref _is_view "
+                "_view_func _view_func_unsafe _rev_view_func_unsafe requires_grad_ retain_grad is_set_to __delitem__",
+                why="the heap keeps track of tensor objects")
+    row.deny(base, "numpy tolist apply_ map_ map2_", code="SB003", why="takes the values out of the tensor")
+    row.impure(base, "data_ptr _use_count", why="shows an address or a count")
+    row.special(base, "untyped_storage", why="a storage is outside memory")
+    row.attributes(base, "grad grad_fn _grad _grad_fn grad_dtype is_leaf retains_grad requires_grad _backward_hooks "
+               "_post_accumulate_grad_hooks _base output_nr volatile name", row.NativeClass.SPECIAL,
                why="autograd's bookkeeping, read from the original")  # fmt: skip
-    attributes(base, "_version _cdata _python_dispatch", NativeClass.IMPURE_READ, code="SB013",
+    row.attributes(base, "_version _cdata _python_dispatch", row.NativeClass.IMPURE_READ, code="SB013",
                why="a counter or an address")  # fmt: skip
-    special(C._VariableFunctionsClass, "from_numpy frombuffer from_file _from_blob",
+    row.special(C._VariableFunctionsClass, "from_numpy frombuffer from_file _from_blob",
             why="memory of another library")
-    special(C, "_from_dlpack _to_dlpack _to_dlpack_versioned", why="memory of another library")
-    special(C._VariableFunctionsClass, "__new__")
-    deny(C._ImperativeEngine, "run_backward queue_callback", code="SB016")
-    special(C._ImperativeEngine, "is_checkpoint_valid", why="a fact of the backward pass around the call")
-    attribute_slots(C.Generator)
-    special(C, "Generator", why="random streams are graph state")
-    special.whole_type(C.Generator, why="random streams are graph state")
-    deny.whole_type(C.StorageBase, code="SB005", why="outside memory")
-    special.whole_type(C._FunctionBase, why="an autograd.Function in flight")
+    row.special(C, "_from_dlpack _to_dlpack _to_dlpack_versioned", why="memory of another library")
+    row.special(C._VariableFunctionsClass, "__new__")
+    row.deny(C._ImperativeEngine, "run_backward queue_callback", code="SB016")
+    row.special(C._ImperativeEngine, "is_checkpoint_valid", why="a fact of the backward pass around the call")
+    row.attribute_slots(C.Generator)
+    row.special(C, "Generator", why="random streams are graph state")
+    row.special.whole_type(C.Generator, why="random streams are graph state")
+    row.deny.whole_type(C.StorageBase, code="SB005", why="outside memory")
+    row.special.whole_type(C._FunctionBase, why="an autograd.Function in flight")
 
 
 _values()
@@ -255,7 +235,7 @@ def _scalar_types(generic: type) -> list[type]:
     waiting = [generic]
     while waiting:
         owner = waiting.pop()
-        if owner not in found and is_c_type(owner):
+        if owner not in found and row.is_c_type(owner):
             found[owner] = None
             waiting += owner.__subclasses__()
     return list(found)
@@ -263,62 +243,61 @@ def _scalar_types(generic: type) -> list[type]:
 
 def _scalars(numpy: Any) -> None:
     for owner in _scalar_types(numpy.generic):
-        attribute_slots(owner)
-        deny(owner, "tofile dump", code="SB015")
-        deny(owner, "setflags setfield __setstate__ __setitem__ resize fill put itemset", code="SB006")
-        pure(owner, "*", calls_back=True)
-        attributes(owner, "base data ctypes flat flags __array_interface__ __array_struct__",
-                   NativeClass.IMPURE_READ, code="SB013", why="shows memory")  # fmt: skip
-        attributes(owner, "*", NativeClass.PURE_SHELL)
-        add(owner, owner_name(owner), NativeClass.PURE, {"calls_back": True, "fresh": True})
+        row.attribute_slots(owner)
+        row.deny(owner, "tofile dump", code="SB015")
+        row.deny(owner, "setflags setfield __setstate__ __setitem__ resize fill put itemset", code="SB006")
+        row.pure(owner, "*", calls_back=True)
+        row.attributes(owner, "base data ctypes flat flags __array_interface__ __array_struct__",
+                   row.NativeClass.IMPURE_READ, code="SB013", why="shows memory")  # fmt: skip
+        row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
+        row.add(owner, row.owner_name(owner), row.NativeClass.PURE, {"calls_back": True, "fresh": True})
 
 
 def _dtypes(numpy: Any) -> None:
     dtype = numpy.dtype
-    attribute_slots(dtype)
-    pure(numpy, "dtype", calls_back=True)
-    special(dtype, "__setstate__", why="changes a dtype in place")
-    pure(dtype, "*", calls_back=True)
-    attributes(dtype, "*", NativeClass.PURE_SHELL)
-    for owner in dict.fromkeys(value for value in vars(numpy.dtypes).values() if is_c_type(value)):
-        attribute_slots(owner)
-        pure(owner, "*", calls_back=True)
-        add(owner, owner_name(owner), NativeClass.PURE, {"calls_back": True, "fresh": True})
-    pure(numpy, "promote_types result_type can_cast min_scalar_type", calls_back=True)
+    row.attribute_slots(dtype)
+    row.pure(numpy, "dtype", calls_back=True)
+    row.special(dtype, "__setstate__", why="changes a dtype in place")
+    row.pure(dtype, "*", calls_back=True)
+    row.attributes(dtype, "*", row.NativeClass.PURE_SHELL)
+    for owner in dict.fromkeys(value for value in vars(numpy.dtypes).values() if row.is_c_type(value)):
+        row.attribute_slots(owner)
+        row.pure(owner, "*", calls_back=True)
+        row.add(owner, row.owner_name(owner), row.NativeClass.PURE, {"calls_back": True, "fresh": True})
+    row.pure(numpy, "promote_types result_type can_cast min_scalar_type", calls_back=True)
 
 
 def array_callables() -> list[Any]:
     """The callables that run on arrays of the trace: methods of arrays, universal functions, functions."""
     found = [value for name, value in vars(_numpy.ndarray).items()
-             if isinstance(value, (MethodDescriptor, SlotWrapper)) and name not in _REFUSED_METHODS]
+             if isinstance(value, (row.MethodDescriptor, row.SlotWrapper)) and name not in _REFUSED_METHODS]
     core = _numpy._core._multiarray_umath
     found += [vars(core)[name] for name in _FUNCTIONS if name in vars(core)]
     for name in ("numpy._core.umath", "numpy.linalg._umath_linalg", "numpy"):
-        found += [value for value in vars(optional_module(name)).values() if isinstance(value, _numpy.ufunc)]
-    found += [value for name, value in vars(_numpy.ufunc).items()
-              if isinstance(value, MethodDescriptor) and name in ("reduce", "accumulate", "reduceat", "outer", "at")]
+        found += [value for value in vars(row.optional_module(name)).values() if isinstance(value, _numpy.ufunc)]
+    found += [vars(_numpy.ufunc)[name] for name in ("reduce", "accumulate", "reduceat", "outer", "at")]
     for name in _DISPATCHING:
-        found += [value for key, value in vars(optional_module(name)).items()
+        found += [value for key, value in vars(row.optional_module(name)).items()
                   if isinstance(value, core._ArrayFunctionDispatcher) and key not in _REFUSED_FUNCTIONS]
     return list({id(value): value for value in found}.values())
 
 
 def _arrays(numpy: Any) -> None:
     for function in array_callables():
-        if id(function) not in ROWS and isinstance(function, C_CALLABLES):
-            add(function, f"numpy.{function.__qualname__}", NativeClass.SPECIAL, {"why": ON_STANDINS})
-    deny.whole_type(numpy.ndarray, code="SB005", why=ARRAY)
-    deny(numpy, "ndarray nditer flatiter broadcast", code="SB005", why=ARRAY)
-    special.whole_type(numpy.ufunc, why=ON_STANDINS)
+        if id(function) not in row.ROWS and isinstance(function, row.C_CALLABLES):
+            row.add(function, f"numpy.{function.__qualname__}", row.NativeClass.SPECIAL, {"why": ON_STANDINS})
+    row.deny.whole_type(numpy.ndarray, code="SB005", why=ARRAY)
+    row.deny(numpy, "ndarray nditer flatiter broadcast", code="SB005", why=ARRAY)
+    row.special.whole_type(numpy.ufunc, why=ON_STANDINS)
     for owner in (numpy.nditer, numpy.flatiter, numpy.broadcast, numpy.busdaycalendar):
-        deny.whole_type(owner, code="SB005", why=ARRAY)
-    deny(numpy, "*", code="SB005", why=ARRAY)
+        row.deny.whole_type(owner, code="SB005", why=ARRAY)
+    row.deny(numpy, "*", code="SB005", why=ARRAY)
 
 
 def _chance(numpy: Any) -> None:
-    impure(numpy.random, "*")
-    for owner in (value for value in vars(numpy.random).values() if is_c_type(value)):
-        impure.whole_type(owner, why="its state advances")
+    row.impure(numpy.random, "*")
+    for owner in (value for value in vars(numpy.random).values() if row.is_c_type(value)):
+        row.impure.whole_type(owner, why="its state advances")
 
 
 if hasattr(_numpy, "ndarray"):
@@ -355,6 +334,6 @@ def declare_once() -> bool:
 def _add(owner: types.ModuleType | type, place: str, names: list[str]) -> None:
     for name in names:
         entry = vars(owner).get(name)
-        value = underlying(underlying(entry.fget) if isinstance(entry, property) else entry)
-        if isinstance(value, C_CALLABLES) and id(value) not in ROWS:
-            add(value, f"{place}.{name}", NativeClass.PURE_DEEP, _FACTS)
+        value = row.underlying(row.underlying(entry.fget) if isinstance(entry, property) else entry)
+        if isinstance(value, row.C_CALLABLES) and id(value) not in row.ROWS:
+            row.add(value, f"{place}.{name}", row.NativeClass.PURE_DEEP, _FACTS)

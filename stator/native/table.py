@@ -15,26 +15,14 @@ import types
 from typing import Any
 
 from stator.host.value_kinds import is_a
-from stator.native import rows_arguments, rows_packages, rows_system  # noqa: F401  (declare the rows)
-from stator.native.rows_declare import (
-    INSTANCE_METHOD,
-    NAMES,
-    ROWS,
-    ClassMethodDescriptor,
-    MethodDescriptor,
-    NativeClass,
-    Row,
-    SlotWrapper,
-    c_members,
-    is_c_type,
-    owner_name,
-)
+from stator.native import rows_arguments, rows_declare, rows_packages, rows_system  # noqa: F401  (declare the rows)
+from stator.native.rows_declare import NativeClass, Row
 
 __all__ = ["NO_RECEIVER", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
 _mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __mro__
 # Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
-_THEMSELVES = (types.FunctionType, MethodDescriptor, SlotWrapper, ClassMethodDescriptor)
-_METHOD_KINDS = (MethodDescriptor, ClassMethodDescriptor)
+_METHOD_KINDS = (rows_declare.MethodDescriptor, rows_declare.ClassMethodDescriptor)
+_THEMSELVES = (types.FunctionType, rows_declare.SlotWrapper, *_METHOD_KINDS)
 _candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps the types it was asked about alive
 _CANDIDATES_LIMIT = 4096
 
@@ -49,10 +37,10 @@ NO_RECEIVER = _NoReceiver()  # None can be a receiver: None.__bool__
 
 def lookup(callable_: object) -> Row | None:
     """The row of what a call of `callable_` reaches, or None where the table does not know it."""
-    row = ROWS.get(id(callable_))
+    row = rows_declare.ROWS.get(id(callable_))
     if row is not None:
         return row
-    row = ROWS.get(id(receiver_split(callable_)[0]))
+    row = rows_declare.ROWS.get(id(receiver_split(callable_)[0]))
     return lookup(callable_) if row is None and rows_packages.declare_once() else row
 
 
@@ -67,23 +55,23 @@ def receiver_split(callable_: Any) -> tuple[Any, Any]:
         return _split_builtin(callable_)
     if kind is types.MethodWrapperType:
         return callable_.__objclass__.__dict__[callable_.__name__], callable_.__self__
-    if kind is INSTANCE_METHOD:
+    if kind is rows_declare.INSTANCE_METHOD:
         return callable_.__func__, NO_RECEIVER
     if kind is types.MethodType:
         return callable_.__func__, callable_.__self__
-    if id(callable_) in ROWS or kind in _THEMSELVES or is_a(callable_, (type, types.ModuleType)):
+    if id(callable_) in rows_declare.ROWS or kind in _THEMSELVES or is_a(callable_, (type, types.ModuleType)):
         return callable_, NO_RECEIVER
     for owner in _mro_of(kind):
         slot = owner.__dict__.get("__call__")
         if slot is not None:
-            return (slot, callable_) if type(slot) is SlotWrapper else (callable_, NO_RECEIVER)
+            return (slot, callable_) if type(slot) is rows_declare.SlotWrapper else (callable_, NO_RECEIVER)
     return callable_, NO_RECEIVER
 
 
 def _split_builtin(function: Any) -> tuple[Any, Any]:
     """A builtin's receiver is a module (a plain function), a type (`__new__`, class methods) or an instance."""
     receiver = function.__self__
-    if receiver is None or is_a(receiver, types.ModuleType) or id(function) in ROWS:
+    if receiver is None or is_a(receiver, types.ModuleType) or id(function) in rows_declare.ROWS:
         return function, NO_RECEIVER
     name = function.__name__
     for descriptor in _method_candidates(type(receiver), name, of_instance=True):
@@ -102,7 +90,7 @@ def _method_candidates(owner: type, name: str, of_instance: bool) -> tuple[Any, 
     key = (owner, name, of_instance)
     found = _candidates.get(key)
     if found is None:
-        wanted = _METHOD_KINDS if of_instance else (ClassMethodDescriptor,)
+        wanted = _METHOD_KINDS if of_instance else (rows_declare.ClassMethodDescriptor,)
         entries = (base.__dict__.get(name) for base in _mro_of(owner))
         found = tuple(entry for entry in entries if type(entry) in wanted)
         if len(_candidates) >= _CANDIDATES_LIMIT:
@@ -113,7 +101,7 @@ def _method_candidates(owner: type, name: str, of_instance: bool) -> tuple[Any, 
 
 def name_of(row: Row) -> str:
     """Where the row's object was found, for messages: `list.append`."""
-    return NAMES[id(row.obj)]
+    return rows_declare.NAMES[id(row.obj)]
 
 
 def unlisted(owner: types.ModuleType | type) -> list[str]:
@@ -122,10 +110,10 @@ def unlisted(owner: types.ModuleType | type) -> list[str]:
     The methods of a module's C types count; Python classes do not: they are interpreted.
     """
     missing = []
-    for name, value in c_members(owner):
+    for name, value in rows_declare.c_members(owner):
         if lookup(value) is None:  # a module may export a bound method, such as random.random
-            missing.append(f"{owner_name(owner)}.{name}")
+            missing.append(f"{rows_declare.owner_name(owner)}.{name}")
     if isinstance(owner, types.ModuleType):
-        for value in dict.fromkeys(v for v in list(vars(owner).values()) if is_c_type(v)):
+        for value in dict.fromkeys(v for v in list(vars(owner).values()) if rows_declare.is_c_type(v)):
             missing += unlisted(value)
     return missing

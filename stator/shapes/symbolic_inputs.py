@@ -108,16 +108,17 @@ def _range(declared: Any) -> Any:
     return StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(low, high)) if low <= high else None
 
 
-def symbolic_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, torch.SymInt]:
+def symbolic_number(env: Any, value: int | float, source: Source, undecided: bool) -> tuple[sympy.Symbol, Any]:
+    """A number from outside; of an undecided one, an int, nothing may be decided while tracing."""
     name = NamedSource(source)
-    symbol = env.create_symbol(value, name, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True)
-    return symbol, env.create_symintnode(symbol, hint=value, source=name)
-
-
-def undecided_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, torch.SymInt]:
-    """A number of which nothing may be decided while tracing."""
-    number = env.create_unbacked_symint(NamedSource(source))
-    return number.node.expr, number
+    if undecided:
+        number = env.create_unbacked_symint(name)
+        return number.node.expr, number
+    if type(value) is int:
+        symbol = env.create_symbol(value, name, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True)
+        return symbol, env.create_symintnode(symbol, hint=value, source=name)
+    symbol = env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
+    return symbol, env.create_symfloatnode(symbol, hint=value, source=name)
 
 
 def drawn_number(env: Any, cls: type, source: Source, bounds: tuple[Any, Any] | None) -> tuple[Any, Any]:
@@ -128,12 +129,6 @@ def drawn_number(env: Any, cls: type, source: Source, bounds: tuple[Any, Any] | 
         low, high = bounds
         env.var_to_range[symbol] = ValueRanges(sympy.sympify(low), sympy.sympify(high))
     return symbol, number
-
-
-def symbolic_float(env: Any, value: float, source: Source) -> tuple[sympy.Symbol, torch.SymFloat]:
-    name = NamedSource(source)
-    symbol = env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
-    return symbol, env.create_symfloatnode(symbol, hint=value, source=name)
 
 
 def float_tensor(value: float) -> torch.Tensor:

@@ -17,9 +17,9 @@ from stator.emit.effects import write_back
 from stator.emit.rebuild import small_objects
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.residual import failing_calls, residual
+from stator.graph.analysis import mutation
 from stator.graph.analysis.mutation import Observation
 from stator.graph.fx import graph_modules
-from stator.graph.record import recorder
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import exposure, raw_access, state_names
@@ -234,7 +234,7 @@ SWITCHES = [
     Switch("random numbers are drawn later", without(random_numbers, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
     Switch("streams of a call that is made again", without(failing_calls, "restore_streams"),
            ("random_number_before_a_graph_that_fails",)),
-    Switch("writes of operators", without(recorder, "declared_writes", lambda *call: []),
+    Switch("writes of operators", without(mutation, "declared_writes", lambda *call: []),
            ("truth_read_after_an_operator_wrote_elsewhere",)),
     Switch("writes that are observed", without(Observation, "written", lambda self: []),
            ("truth_read_after_a_function_of_the_graph_wrote_elsewhere",)),

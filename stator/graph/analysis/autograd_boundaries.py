@@ -20,13 +20,7 @@ from torch.fx.node import has_side_effect
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import BackwardHook
 
-from stator.graph.analysis.mutation import (
-    operator_name,
-    storage_of,
-    writes,
-    writes_two_ways,
-    written_storages,
-)
+from stator.graph.analysis import mutation
 
 _SEAMS: set[Any] = set()
 BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
@@ -47,7 +41,7 @@ def seam(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_seam(node: fx.Node) -> bool:
     return node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _SEAMS) \
-        or bool(node.meta.get("is_seam")) or writes_two_ways(node)  # functionalization mixes up what is written
+        or bool(node.meta.get("is_seam")) or mutation.writes_two_ways(node)  # functionalization mixes both writes up
 
 
 def has_seams(graph: fx.Graph) -> bool:
@@ -153,16 +147,16 @@ def needs_old_values(graph: fx.Graph) -> bool:
     """Whether an input is written to so that its old value, or its old memory, matters to what comes after."""
     differentiable: set[int] | None = None
     for node in graph.nodes:
-        if not writes(node):
+        if not mutation.writes(node):
             continue
-        name = operator_name(node.target)
+        name = mutation.operator_name(node.target)
         if name in _MOVES:
             return True
         if name not in _FORGETFUL:
             if differentiable is None:
                 fakes = [each.meta.get("example_value") for each in graph.find_nodes(op="placeholder")]
-                differentiable = {storage_of(fake) for fake in fakes if with_history(fake)}
-            if differentiable and not differentiable.isdisjoint(written_storages(node)):
+                differentiable = {mutation.storage_of(fake) for fake in fakes if with_history(fake)}
+            if differentiable and not differentiable.isdisjoint(mutation.written_storages(node)):
                 return True
     return False
 

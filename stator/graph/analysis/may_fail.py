@@ -228,30 +228,25 @@ def makes_new_memory(node: fx.Node) -> bool:
 
 def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
     """The inputs of the graph that it may write to, themselves or through a view."""
-    waiting = [node for writer in graph.nodes for node in written_by(writer)]
-    seen: set[fx.Node] = set()
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            if not makes_new_memory(node):
-                waiting += node.all_input_nodes
-    return {node for node in seen if node.op == "placeholder"}
+    return {node for node in _written_memory(graph.nodes) if node.op == "placeholder"}
 
 
 def writes_outside(nodes: set[fx.Node]) -> bool:
-    """Whether some of these nodes write to what others have made."""
+    """Whether some of these nodes write to memory that others have made."""
+    return not _written_memory(nodes) <= nodes
+
+
+def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """The nodes whose memory these nodes may write to."""
     waiting = [each for node in nodes for each in written_by(node)]
     seen: set[fx.Node] = set()
     while waiting:
         node = waiting.pop()
-        if node not in nodes:
-            return True
         if node not in seen:
             seen.add(node)
             if not makes_new_memory(node):
                 waiting += node.all_input_nodes
-    return False
+    return seen
 
 
 # ---------------------------------------------------------------------- errors of dead nodes

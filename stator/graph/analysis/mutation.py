@@ -57,6 +57,12 @@ def statistics_given(given: dict[str, Any], updates: bool) -> list[Any]:
     return [given[name] for name in _PARTS if given.get(name) is not None] if flag is not False else []
 
 
+def normalised_statistics(func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+    """The statistics that a Python function of torch updates; None for any other callable."""
+    names = STATISTICS.get(id(func))
+    return None if names is None else statistics_given(dict(zip(names[0], args, strict=False), **kwargs), names[1])
+
+
 # ---------------------------------------------------------------------- schemas
 
 
@@ -103,47 +109,22 @@ def _counts(schema: Any) -> bool:
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _COUNTING)
 
 
-@functools.cache
-def _signature_of_c(func: Callable[..., Any]) -> Signature | None:
-    """Of a function or method that torch generates from the operators of the same name."""
-    packet = getattr(torch.ops.aten, func.__name__, None) if is_torchs(func) else None
-    if not isinstance(packet, OpOverloadPacket):
-        return None
-    return Signature([overload._schema for overload in _overloads(packet)], True)
-
-
-@functools.cache
-def _signature_of_packet(packet: OpOverloadPacket) -> Signature | None:
-    schemas = [overload._schema for overload in _overloads(packet)]
-    return Signature(schemas, False) if schemas else None
-
-
-def _overloads(packet: OpOverloadPacket) -> Iterator[OpOverload]:
-    for name in packet.overloads():
-        overload = getattr(packet, name)
-        if _is_dispatched(overload):
-            yield overload
-
-
-def _is_dispatched(overload: OpOverload) -> bool:
-    """False for operators of TorchScript: they write to copies of lists, or by calling operators of the dispatcher."""
-    return bool(torch._C._dispatch_has_kernel(overload.name()))
-
-
 def signature_of(func: object) -> Signature | None:
     """None: a callable without a schema, or with one that the dispatcher does not know."""
-    if isinstance(func, _C_CALLABLES):
-        return _signature_of_c(func)
-    if isinstance(func, OpOverload):
-        return _signature_of_overload(func)
-    if isinstance(func, OpOverloadPacket):
-        return _signature_of_packet(func)
-    return None
+    return _signature_of(func) if isinstance(func, (*_C_CALLABLES, OpOverload, OpOverloadPacket)) else None
 
 
 @functools.cache
-def _signature_of_overload(func: OpOverload) -> Signature | None:
-    return Signature((func._schema,), False) if _is_dispatched(func) else None
+def _signature_of(func: Any) -> Signature | None:
+    parsed = isinstance(func, _C_CALLABLES)
+    if parsed:  # torch generates it from the operators of the same name
+        func = getattr(torch.ops.aten, func.__name__, None) if is_torchs(func) else None
+        if not isinstance(func, OpOverloadPacket):
+            return None
+    overloads = [func] if isinstance(func, OpOverload) else [getattr(func, name) for name in func.overloads()]
+    # Operators of TorchScript write to copies of lists, or by calling operators of the dispatcher.
+    schemas = [each._schema for each in overloads if torch._C._dispatch_has_kernel(each.name())]
+    return Signature(schemas, parsed) if schemas or parsed else None
 
 
 def writes_two_ways(node: fx.Node) -> bool:
@@ -164,11 +145,8 @@ def declared_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """The tensors that a schema says are written to; None where there is no schema."""
     signature = signature_of(func)
     if signature is None:
-        names = STATISTICS.get(id(func))
-        if names is None:
-            return None
-        given = dict(zip(names[0], args, strict=False), **kwargs)
-        return list(tensors_in(statistics_given(given, names[1])))
+        found = normalised_statistics(func, args, kwargs)
+        return None if found is None else list(tensors_in(found))
     if not signature.positions and not kwargs and not signature.schemas:
         return _NONE
     return list(tensors_in(signature.written(args, kwargs)))
@@ -213,7 +191,7 @@ class _Operators(TorchDispatchMode):
         self.storages |= written
         if written and counts_writes(func):
             self.counted |= written
-        self.repeatable = self.repeatable and _is_repeatable_operator(func)
+        self.repeatable = self.repeatable and is_repeatable_target(func)
         return func(*args, **kwargs)
 
 
@@ -336,14 +314,11 @@ def changes_views(node: fx.Node) -> bool:
 
 def uncounted_writes(node: fx.Node) -> list[fx.Node]:
     """The running statistics that a node updates: no version counter shows it."""
-    names = STATISTICS.get(id(node.target))
-    if names is not None:
-        given = dict(zip(names[0], node.args, strict=False), **node.kwargs)
-        return [each for each in statistics_given(given, names[1]) if isinstance(each, fx.Node)]
-    signature = signature_of(node.target) if node.op == "call_function" else None
-    if signature is None:
-        return []
-    return [each for each in signature.statistics(node.args, node.kwargs) if isinstance(each, fx.Node)]
+    found = normalised_statistics(node.target, node.args, node.kwargs)
+    if found is None:
+        signature = signature_of(node.target) if node.op == "call_function" else None
+        found = [] if signature is None else signature.statistics(node.args, node.kwargs)
+    return [each for each in found if isinstance(each, fx.Node)]
 
 
 def written_storages(node: fx.Node) -> set[int]:
@@ -385,15 +360,11 @@ def is_repeatable(node: fx.Node) -> bool:
 
 
 def is_repeatable_target(target: object) -> bool:
-    if isinstance(target, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
-        return _is_repeatable_operator(target)
-    return not str(getattr(target, "__module__", "")).startswith("torch.distributed")
-
-
-def _is_repeatable_operator(operator: object) -> bool:
-    if isinstance(operator, HigherOrderOperator):
+    if isinstance(target, HigherOrderOperator):
         return True  # the recorder looks at the inner graphs that it runs
-    name = qualified_name(operator)
+    if not isinstance(target, (OpOverload, OpOverloadPacket)):
+        return not str(getattr(target, "__module__", "")).startswith("torch.distributed")
+    name = qualified_name(target)
     namespace = name.partition("::")[0]
     return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
 

@@ -221,12 +221,16 @@ class LateGraphModule(_LazyGraphModule):
         return made
 
 
-def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: list[Play]) -> fx.GraphModule:
-    """The graph of a whole segment; no code yet."""
+def _root(inner: Mapping[str, fx.GraphModule]) -> torch.nn.Module:
     root = torch.nn.Module()
     for name, module in inner.items():
         root.add_module(name, module)
-    made = LateGraphModule(root, graph)
+    return root
+
+
+def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: list[Play]) -> fx.GraphModule:
+    """The graph of a whole segment; no code yet."""
+    made = LateGraphModule(_root(inner), graph)
     _plays[made] = plays
     if inner:
         tell_sources(made)
@@ -265,10 +269,7 @@ def write_code(module: fx.GraphModule) -> None:
 
 
 def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule]) -> fx.GraphModule:
-    root = torch.nn.Module()
-    for name, module in inner.items():
-        root.add_module(name, module)
-    module = InnerGraphModule(root, graph)
+    module = InnerGraphModule(_root(inner), graph)
     weakref.finalize(module, _forget_source, module.forward.__code__.co_filename)
     return module
 

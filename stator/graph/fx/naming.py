@@ -14,15 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator.host.suspended_patches import (
-    CLASSES,
-    NOW,
-    TENSOR_CLASSES,
-    is_tensor_member,
-    is_tensor_value,
-    original,
-    own_entry,
-)
+from stator.host import suspended_patches as patches
 
 _SLOTS: dict[str, Any] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
@@ -39,15 +31,12 @@ _METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescrip
 def _spell_hashed(func: Any) -> tuple[str, Any]:
     cls = type(func)
     name = getattr(func, "__name__", None)
-    if cls is types.MethodWrapperType:  # the __get__ or __set__ of a Tensor property
-        kind = "get" if name == "__get__" else "set"
-        return f"{kind}attr", func.__self__.__name__
-    if name in _SLOTS and is_tensor_member(func, name):
+    if name in _SLOTS and patches.is_tensor_member(func, name):
         return "call_function", _SLOTS[name]
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType) \
-            and is_tensor_member(func, name):
+            and patches.is_tensor_member(func, name):
         return "call_method", name
-    if cls is types.FunctionType and is_tensor_value(func):
+    if cls is types.FunctionType and patches.is_tensor_value(func):
         return "call_method", name  # `Tensor.__pow__` is a wrapper of `pow`, which it is called
     return "call_function", func
 
@@ -150,26 +139,26 @@ def method_of_node(node: fx.Node) -> Any:
     """Torch's own method that a node calls by name; None where it may be another class's."""
     receiver = node.args[0]
     if isinstance(receiver, fx.Node) and isinstance(receiver.meta.get("example_value"), torch.Tensor):
-        found = original(str(node.target))
+        found = patches.original(str(node.target))
         return found if type(found) in _METHODS else None
     return None
 
 
 def fix_targets(graph: fx.Graph) -> None:
     """Spell the operations of a graph so that patched names are not looked up when it runs."""
-    if not NOW.patches:
+    if not patches.NOW.patches:
         return
-    methods = {name for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES}
-    functions = {id(function): function for owner, name, _ in NOW.patches if owner not in CLASSES
-                 and callable(function := own_entry(owner, name))}
+    methods = {name for owner, name, _ in patches.NOW.patches if owner in patches.TENSOR_CLASSES}
+    functions = {id(function): function for owner, name, _ in patches.NOW.patches if owner not in patches.CLASSES
+                 and callable(function := patches.own_entry(owner, name))}
     for node in graph.nodes:
         if node.op == "call_method" and node.target in methods:
-            function = original(node.target)
+            function = patches.original(node.target)
             node.op, node.target = "call_function", Original(function, node.target)
         elif node.op == "call_function" and id(node.target) in functions:
             node.target = Original(node.target, node.target.__name__)
         elif node.op == "call_function" and node.target is getattr and node.args[1] in methods:
-            getter = original(node.args[1]).__get__
+            getter = patches.original(node.args[1]).__get__
             node.target, node.args = Original(getter, node.args[1]), node.args[:1]
         elif node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator":
             _fix_operator(node, methods)
@@ -183,6 +172,6 @@ def _fix_operator(node: fx.Node, methods: set[str]) -> None:
         return
     first = node.args[0]
     if isinstance(first, fx.Node) and isinstance(first.meta.get("example_value"), torch.Tensor):
-        node.target = Original(original(names[0]), names[0])
+        node.target = Original(patches.original(names[0]), names[0])
     else:
-        node.target, node.args = Original(original(names[1]), names[1]), node.args[::-1]
+        node.target, node.args = Original(patches.original(names[1]), names[1]), node.args[::-1]

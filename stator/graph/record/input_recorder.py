@@ -11,24 +11,14 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import (
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.parameter import is_lazy
 
 from stator.breaks import Break
 from stator.graph.fx.naming import input_name
 from stator.graph.fx.new_nodes import first_operation, new_input
-from stator.graph.metadata.input_layouts import (
-    PLAIN_CLASSES,
-    PlainInputs,
-    acts_above_dispatch,
-    acts_as_parameter,
-    acts_as_wrapper,
-)
+from stator.graph.metadata import input_layouts
 from stator.graph.metadata.propagation import Propagation
 from stator.graph.record.recorder_state import BackendTraits, GraphScope, TraceServices
 from stator.graph.record.wrapper_subclasses import Wrappers
@@ -36,14 +26,7 @@ from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.named_dimensions import Dim
 from stator.shapes.symbol_nodes import SymbolNodes
-from stator.shapes.symbolic_inputs import (
-    drawn_number,
-    float_tensor,
-    symbolic_fake,
-    symbolic_float,
-    symbolic_int,
-    undecided_int,
-)
+from stator.shapes.symbolic_inputs import drawn_number, float_tensor, symbolic_fake, symbolic_number
 from stator.shapes.symbolic_values import has_unbacked
 from stator.source import Source
 
@@ -79,7 +62,7 @@ class InputRecorder:
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
         self.propagation = Propagation(fake_mode)
-        self.plain_inputs = PlainInputs(self.propagation.fakes)
+        self.plain_inputs = input_layouts.PlainInputs(self.propagation.fakes)
 
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any] | None = None,
                   strides: frozenset[int] = frozenset()) -> FakeTensor:
@@ -87,14 +70,15 @@ class InputRecorder:
             with self.scope.enclosing.outside():
                 return self.add_input(tensor, source, dims, strides)
         with torch._C.DisableTorchFunction():
-            special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
+            cls = type(tensor)
+            special = cls not in input_layouts.PLAIN_CLASSES and not input_layouts.acts_as_parameter(cls)
             if special and is_lazy(tensor):
                 raise Break("SB017", f"an {type(tensor).__name__}, which has no sizes yet")
             if id(tensor) in self.wrappers.parts and not tensor.requires_grad:
                 return self.wrappers.part(*self.wrappers.parts[id(tensor)])
-            if special and acts_as_wrapper(type(tensor)):
+            if special and input_layouts.acts_as_wrapper(type(tensor)):
                 return self.wrappers.add_input(tensor, source, dims or {})
-            if special and not acts_above_dispatch(type(tensor)):
+            if special and not input_layouts.acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided \
                     and (tensor.layout is not torch.sparse_coo or not self.backend.takes_sparse):
@@ -115,8 +99,8 @@ class InputRecorder:
                     with torch.inference_mode(tensor.is_inference()):
                         fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) if dims or strides \
                             else self.fake_mode.from_tensor(tensor, static_shapes=True)
-            except (NotImplementedError, UnsupportedOperatorException, UnsupportedFakeTensorException,
-                    AssertionError) as error:
+            except (NotImplementedError, AssertionError, fake_tensor.UnsupportedOperatorException,
+                    fake_tensor.UnsupportedFakeTensorException) as error:
                 raise Break("SB017", str(error)) from error
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
@@ -155,8 +139,7 @@ class InputRecorder:
         if self.scope.enclosing is not None:
             with self.scope.enclosing.outside():
                 return self.add_number(value, source, undecided)
-        make: Any = undecided_int if undecided else symbolic_int if type(value) is int else symbolic_float
-        symbol, number = make(self.symbols.shape_env, value, source)
+        symbol, number = symbolic_number(self.symbols.shape_env, value, source, undecided)
         self.symbols.define_number(symbol, number, source, self.services.locate())
         if undecided:
             self.symbols.take_fresh(number)

@@ -15,65 +15,34 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 from stator import _hook
 from stator.breaks import Break
-from stator.graph.analysis.mutation import (
-    UNREPEATABLE,
-    Observation,
-    count_writes,
-    counts_writes,
-    declared_writes,
-    is_repeatable,
-    not_counted,
-    note_inner_graphs,
-    note_writes,
-    versions_of,
-)
+from stator.graph.analysis import mutation
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.naming import field_names, record_arguments, spell, spelled_types
 from stator.graph.fx.new_nodes import new_node
 from stator.graph.metadata.input_layouts import EntryLayouts
 from stator.graph.metadata.layout_rules import results_of_layer
+from stator.graph.record import refused_operations as refused
 from stator.graph.record.input_recorder import InputRecorder
 from stator.graph.record.recorder_state import RecordingMode, Region, WriteLog
-from stator.graph.record.refused_operations import (
-    ATOMS,
-    check_outputs,
-    decomposed,
-    inputs_behind,
-    raised_by_eager,
-    refuse_misread,
-    refuse_real_tensors,
-)
 from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
+from stator.graph.values import known_values
 from stator.graph.values.input_items import InputItems
-from stator.graph.values.known_values import (
-    KnownValues,
-    forget_constants,
-    has_scalars,
-    index_as_read,
-    map_scalars,
-)
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
 
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
 # Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
-_DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", UnsupportedOperatorException)
+_DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", fake_tensor.UnsupportedOperatorException)
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
 _TORCH_BUG = "INTERNAL ASSERT FAILED"
 _NO_DATA = "its data is not allocated yet"
@@ -90,7 +59,7 @@ class Recorder(InputRecorder):
         self.log = WriteLog()
         self.region = Region()
         self.mode = RecordingMode(self)
-        self.known = KnownValues(self)
+        self.known = known_values.KnownValues(self)
         self.items = InputItems(self, self.known)
         if type(fake_mode.shape_env) is TraceEnvironment:
             fake_mode.shape_env.settle = self.known.of_number
@@ -136,7 +105,7 @@ class Recorder(InputRecorder):
         cls = type(value)
         if cls is FakeTensor:
             return self.node_of(value)
-        if cls in ATOMS:
+        if cls in refused.ATOMS:
             return value
         if cls is fx.Node:
             return value
@@ -200,14 +169,14 @@ class Recorder(InputRecorder):
                 raise Break("SB005", f"the storage of a tensor, passed to {getattr(target, '__name__', target)}")
         if self.torch_state.devices and kwargs.get("device") is None and func in _device_constructors():
             kwargs = {**kwargs, "device": self.torch_state.devices[-1]}
-        refuse_real_tensors(args)
+        refused.refuse_real_tensors(args)
         if kwargs:
-            refuse_real_tensors(kwargs.values())
-        refuse_misread(target if type(target) is str else getattr(target, "__name__", ""))
-        declared = declared_writes(func, args, kwargs)  # None: to be observed
+            refused.refuse_real_tensors(kwargs.values())
+        refused.refuse_misread(target if type(target) is str else getattr(target, "__name__", ""))
+        declared = mutation.declared_writes(func, args, kwargs)  # None: to be observed
         if self.uncertain.storages:
             self.uncertain.check(target, bool(declared), args, kwargs)
-        why = check_outputs(func, args, kwargs) if declared and kwargs else ""
+        why = refused.check_outputs(func, args, kwargs) if declared and kwargs else ""
         if why and self.backend.overlaps is not None:
             self.backend.overlaps.found = self.backend.overlaps.found or why
         key = self.propagation.key(func, args, kwargs, bool(declared))
@@ -217,10 +186,10 @@ class Recorder(InputRecorder):
                 self.record(op, target, args, kwargs, result)
                 return result
         asked = args, kwargs
-        seen = Observation(func, args, kwargs) if declared is None else None
+        seen = mutation.Observation(func, args, kwargs) if declared is None else None
         # Without a schema, only functions of the user may give a tensor another layout.
         before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
-        versions = versions_of(declared) if declared else []
+        versions = mutation.versions_of(declared) if declared else []
         stream = kwargs.get("generator")
         with self.services.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
@@ -232,11 +201,11 @@ class Recorder(InputRecorder):
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.scope.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
-        if declared and counts_writes(func):
-            count_writes(declared, versions)
+        if declared and mutation.counts_writes(func):
+            mutation.count_writes(declared, versions)
         written = declared if seen is None else seen.written()
         if written:
-            missed = not_counted(written, versions) if seen is None else seen.missed
+            missed = mutation.not_counted(written, versions) if seen is None else seen.missed
             self.log.uncounted = self.log.uncounted or bool(missed)
         if written and declared is None and self.uncertain.storages:
             self.uncertain.check(target, True, args, kwargs)
@@ -274,9 +243,10 @@ class Recorder(InputRecorder):
             if known is not UNKNOWN:
                 return args, kwargs, bool(known)
         if name in ("getitem", "setitem"):
-            args = index_as_read(args)
-        if name not in _INDEXED and has_scalars(args[1:], kwargs):
-            args, kwargs = (*args[:1], *map_scalars(args[1:], self._item)), map_scalars(kwargs, self._item)
+            args = known_values.index_as_read(args)
+        if name not in _INDEXED and known_values.has_scalars(args[1:], kwargs):
+            args = *args[:1], *known_values.map_scalars(args[1:], self._item)
+            kwargs = known_values.map_scalars(kwargs, self._item)
         for change in (self._items_of_sizes, self.known.settled):
             try:
                 result = self.attempt(func, target, args, kwargs)
@@ -300,13 +270,13 @@ class Recorder(InputRecorder):
                 foreseen = results_of_layer(func, args, kwargs)
                 result = func(*args, **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
-                    forget_constants(declared_writes(func, args, kwargs) or args[:1], result)
+                    known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
                 return result
-            except DataDependentOutputException as error:
-                return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
-            except DynamicOutputShapeException as error:
+            except fake_tensor.DataDependentOutputException as error:
+                return refused.decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
+            except fake_tensor.DynamicOutputShapeException as error:
                 raise Break("SB004", f"{error}") from None
-            except (UnsupportedOperatorException, NotImplementedError, _DEVICE_MISMATCH) as error:
+            except (fake_tensor.UnsupportedOperatorException, NotImplementedError, _DEVICE_MISMATCH) as error:
                 # Whether the operator exists for real tensors, eager says.
                 raise Break("SB017", f"{error}".splitlines()[0]) from None
             except GuardOnDataDependentSymNode as error:
@@ -320,16 +290,17 @@ class Recorder(InputRecorder):
                     # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
                     name = getattr(target, "__name__", target)
                     raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
-                failure = raised_by_eager(func, args, kwargs, error, self.services.class_of, self.inputs)
+                failure = refused.raised_by_eager(func, args, kwargs, error, self.services.class_of, self.inputs)
                 for fake in pytree.tree_leaves((args, kwargs)):
-                    for each in inputs_behind(fake, self.inputs) if type(fake) is FakeTensor else ():
+                    for each in refused.inputs_behind(fake, self.inputs) if type(fake) is FakeTensor else ():
                         self.services.note_refused(each)
             raise failure  # not in the handler: the rule's error is no context of the program's
 
     def _items_of_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """x.repeat(t, 1) as x.repeat(t.item(), 1)"""
-        return (map_scalars(args[:1], self._item) + map_scalars(args[1:], self._item, direct=True),
-                map_scalars(kwargs, self._item, direct=True))
+        change = known_values.map_scalars
+        return (change(args[:1], self._item) + change(args[1:], self._item, direct=True),
+                change(kwargs, self._item, direct=True))
 
     def _item(self, fake: FakeTensor) -> Any:
         """The number of a tensor that stands for a size: itself where it is as good as constant, else a symbol."""
@@ -412,16 +383,16 @@ class Recorder(InputRecorder):
         self.scope.calls += 1
         node.meta.update(self.region.marks)
         if written is None and self.scope.inner_graphs:
-            written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
+            written = mutation.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.log.in_place = True
             self.log.memory.update(map(self.propagation.memory_behind, written))
             if self.backend.overlaps is not None:
                 self.backend.overlaps.check(target, args, kwargs, list(written))
-            note_writes(node, {self.node_of(fake) for fake in written})
+            mutation.note_writes(node, {self.node_of(fake) for fake in written})
         if not repeatable:
-            node.meta[UNREPEATABLE] = True
-        self.log.repeatable = self.log.repeatable and is_repeatable(node)
+            node.meta[mutation.UNREPEATABLE] = True
+        self.log.repeatable = self.log.repeatable and mutation.is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)

@@ -16,12 +16,8 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-    unset_fake_temporarily,
-)
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
@@ -84,7 +80,7 @@ def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     try:
         with enable_python_dispatcher():
             return func(*args, **kwargs)
-    except DataDependentOutputException:
+    except fake_tensor.DataDependentOutputException:
         raise Break("SB003", why) from None
 
 
@@ -101,7 +97,7 @@ def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwarg
 
     `class_of`: what the program takes a fake for, which is in the text too.  `inputs`: whose history fakes do not show.
     """
-    with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
+    with fake_tensor.unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
             raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, inputs, contents), (args, kwargs)))
                       for contents in (0, 1)]
@@ -224,7 +220,7 @@ def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any])
 def _unseen() -> Iterator[None]:
     """Leave modes, random streams, warnings and flags of torch's warnings as they are."""
     always = torch.is_warn_always_enabled()
-    with torch._C.DisableTorchFunction(), unset_fake_temporarily(), torch.no_grad(), \
+    with torch._C.DisableTorchFunction(), fake_tensor.unset_fake_temporarily(), torch.no_grad(), \
             torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.set_warn_always(True)  # a warning that is given once is not used up
@@ -280,7 +276,7 @@ def _hint(value: object, what: str = "") -> object:
 
 def _foreseen(func: Operator, args: Arguments, kwargs: dict[str, object], names: set[str]) -> list[Layout] | None:
     """The layouts that the rule for fakes gives out=; None where it raises: the trace will meet that."""
-    mode = FakeTensorMode()
+    mode = fake_tensor.FakeTensorMode()
     args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
     try:
         with mode:

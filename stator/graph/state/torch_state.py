@@ -41,6 +41,12 @@ def _answer(reader: Any) -> Callable[..., tuple[Any, ...]]:
     return lambda *key: (reader(*key),)
 
 
+def _read_by(setter: str, reader: str, keys: int = 0) -> list[Setting]:
+    """A setting of torch._C that one function reads; none where this torch lacks it."""
+    return [Setting(getattr(C, setter), _answer(getattr(C, reader)), keys, (getattr(C, reader),))] \
+        if hasattr(C, setter) else []
+
+
 def anomaly_mode() -> tuple[bool, bool]:
     return C.is_anomaly_enabled(), C.is_anomaly_check_nan_enabled()
 
@@ -98,22 +104,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(C._set_default_dtype, _answer(torch.get_default_dtype), of_operators=True),
     DETERMINISM,
     Setting(C.set_anomaly_enabled, anomaly_mode, readers=(C.is_anomaly_enabled, C.is_anomaly_check_nan_enabled)),
-    Setting(C._set_float32_matmul_precision, _answer(C._get_float32_matmul_precision),
-            readers=(C._get_float32_matmul_precision,)),
-    *(Setting(getattr(C, f"_set_sdp_use_{kind}"), _answer(getattr(C, f"_get_{kind}_sdp_enabled")),
-              readers=(getattr(C, f"_get_{kind}_sdp_enabled"),))
-      for kind in ("cudnn", "flash", "math", "mem_efficient", "overrideable")),
-    *(Setting(getattr(C, f"_set_cudnn_{kind}"), _answer(getattr(C, f"_get_cudnn_{kind}")),
-              readers=(getattr(C, f"_get_cudnn_{kind}"),))
-      for kind in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
-      if hasattr(C, f"_set_cudnn_{kind}")),
-    *(Setting(getattr(C, f"_set_{kind}"), _answer(getattr(C, f"_get_{kind}")), readers=(getattr(C, f"_get_{kind}"),))
-      for kind in ("mkldnn_enabled", "mkldnn_deterministic", "nnpack_enabled") if hasattr(C, f"_set_{kind}")),
-    Setting(C._set_fp32_precision_setter, _answer(C._get_fp32_precision_getter), keys=2,
-            readers=(C._get_fp32_precision_getter,)),
-    *(Setting(getattr(C, f"_set_{kind}"), _answer(getattr(C, f"_get_{kind}")), readers=(getattr(C, f"_get_{kind}"),))
-      for kind in ("cublas_allow_tf32", "onednn_allow_tf32") if hasattr(C, f"_set_{kind}")),
-    Setting(C._set_sdp_priority_order, _answer(C._get_sdp_priority_order), readers=(C._get_sdp_priority_order,)),
+    *_read_by("_set_float32_matmul_precision", "_get_float32_matmul_precision"),
+    *(each for kind in ("cudnn", "flash", "math", "mem_efficient", "overrideable")
+      for each in _read_by(f"_set_sdp_use_{kind}", f"_get_{kind}_sdp_enabled")),
+    *(each for kind in ("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32",
+                        "cudnn_depthwise_kernel", "mkldnn_enabled", "mkldnn_deterministic", "nnpack_enabled")
+      for each in _read_by(f"_set_{kind}", f"_get_{kind}")),
+    *_read_by("_set_fp32_precision_setter", "_get_fp32_precision_getter", keys=2),
+    *(each for kind in ("cublas_allow_tf32", "onednn_allow_tf32", "sdp_priority_order")
+      for each in _read_by(f"_set_{kind}", f"_get_{kind}")),
 )
 for _setting in SETTINGS:  # a pass that removes dead code must not take them for dead
     has_side_effect(_setting.setter)

@@ -16,18 +16,9 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
+from stator.interp import noted_effects as noted
 from stator.interp.deferred_values import frozen, joined, text_of
 from stator.interp.frame import Raised
-from stator.interp.noted_effects import (
-    Logged,
-    Printed,
-    may_break,
-    note,
-    note_warning,
-    pointed_at,
-    told_natively,
-    written_in_python,
-)
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
@@ -41,15 +32,15 @@ _RAW = (io.FileIO, io.BytesIO, io.BufferedWriter)
 
 @rule(print, unread=True)
 def _print(vm: VM, /, *values: Any, sep: Any = None, end: Any = None, file: Any = None, flush: Any = False) -> None:
-    may_break(vm, "print()")
+    noted.may_break(vm, "print()")
     if file is None:
         file = vm.heap.scope(sys.__dict__).read("stdout")
     sep, end = " " if sep is None else sep, "\n" if end is None else end
     if file is sys.stdout or file is sys.stderr:
         parts = [text_of(vm, value) for value in values]
         pieces = (*(piece for part in parts for piece in (sep, part)), end)[0 if not parts else 1:]
-        watched = written_in_python(file)
-        note(vm, Printed("stdout" if file is sys.stdout else "stderr", joined(list(pieces)),
+        watched = noted.written_in_python(file)
+        noted.note(vm, noted.Printed("stdout" if file is sys.stdout else "stderr", joined(list(pieces)),
                          pieces if watched else (), type(flush) is bool and flush), watched)
     elif file is not None:
         for number, value in enumerate(values):
@@ -67,31 +58,32 @@ def _call_method(vm: VM, value: Any, name: str, *args: Any) -> None:
 
 @rule(warnings.warn)
 def _warn(vm: VM, message: Any, category: Any = None, stacklevel: Any = 1, source: Any = None, **options: Any) -> None:
-    may_break(vm, "warnings.warn", warnings)
-    note_warning(vm, message, type(message) if is_a(message, Warning) else category or UserWarning, stacklevel, source)
+    noted.may_break(vm, "warnings.warn", warnings)
+    category = type(message) if is_a(message, Warning) else category or UserWarning
+    noted.note_warning(vm, message, category, stacklevel, source)
 
 
 @rule(*[getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "log")])
 def _log(vm: VM, callee: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     name, rest = callee.__name__, list(args)
     level = None if name == "log" else getattr(logging, name.upper())
-    may_break(vm, f"logging.Logger.{name}", logging)
+    noted.may_break(vm, f"logging.Logger.{name}", logging)
     extra = kwargs.get("extra")
     asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ("exc_info", "stack_info"))
     if asked or kwargs.keys() - _LOG_KEYWORDS or len(rest) < 1 + (level is None):
         given = ", ".join(kwargs) or "too few arguments"
-        raise told_natively("SB015", f"logging.Logger.{name} with {given}", logging)
+        raise noted.told_natively("SB015", f"logging.Logger.{name} with {given}", logging)
     original = vm.heap.original_of(self)
     number = rest.pop(0) if level is None else level
     try:
         rest = [frozen(vm, value, f"logging.Logger.{name}") for value in rest]
         extra = None if extra is None else frozen(vm, extra, f"logging.Logger.{name}")
     except Break as stop:
-        raise told_natively(stop.code, stop.detail, logging) from None
+        raise noted.told_natively(stop.code, stop.detail, logging) from None
     if type(extra) is dict and extra.keys() & _RECORD_NAMES:
         raise Raised(KeyError(f"Attempt to overwrite {next(iter(extra.keys() & _RECORD_NAMES))!r} in LogRecord"))
-    frame, outward = pointed_at(vm, kwargs.get("stacklevel", 1), logging)
-    note(vm, Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
+    frame, outward = noted.pointed_at(vm, kwargs.get("stacklevel", 1), logging)
+    noted.note(vm, noted.Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
                     frame.function.rpartition(".")[2], outward, extra, kwargs.get("exc_info")),
          handled_in_python(original), logging)
 
@@ -102,7 +94,7 @@ def handled_in_python(logger: Any) -> bool:
         for handler in logger.handlers:
             stream = getattr(handler, "stream", None)
             if not type(handler).__module__.startswith("logging") or handler.filters \
-                    or stream is not None and written_in_python(stream):
+                    or stream is not None and noted.written_in_python(stream):
                 return True
         if logger.filters:
             return True
@@ -161,9 +153,9 @@ def _write(vm: VM, callee: Any, stream: Any, data: Any, /) -> Any:
         return vm.native_unhooked(callee, (stream, data))
     for name in ("stdout", "stderr"):
         if stream is vm.heap.scope(sys.__dict__).read(name) and type(data) is str:
-            note(vm, Printed(name, data), written_in_python(stream))
+            noted.note(vm, noted.Printed(name, data), noted.written_in_python(stream))
             return len(data)
-    may_break(vm, "write()")
+    noted.may_break(vm, "write()")
     _note_write(vm, stream, data)
     return len(data)
 

@@ -14,12 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._functorch.eager_transforms import (
-    _jvp_with_argnums,
-    _slice_argnums,
-    _vjp_with_argnums,
-    grad_and_value_impl,
-)
+from torch._functorch import eager_transforms
 from torch._functorch.vmap import _process_batched_inputs, vmap_impl
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
@@ -79,7 +74,7 @@ class Differentiated:
             raise Break("SB016", f"torch.func.{what} where gradients are off")
         chosen = args
         if argnums is not None:
-            chosen = vm.native_unhooked(_slice_argnums, (args, argnums), {"as_tuple": False})
+            chosen = vm.native_unhooked(eager_transforms._slice_argnums, (args, argnums), {"as_tuple": False})
         self.wrt, self.spec = pytree.tree_flatten(chosen)
         if not self.wrt or not all(type(value) is FakeTensor and _is_real(value) for value in self.wrt):
             raise Break("SB016", f"torch.func.{what} by something else than floating-point tensors")
@@ -135,7 +130,7 @@ def _replaced(args: tuple[Any, ...], fresh: Any, argnums: Any) -> tuple[Any, ...
 # ---------------------------------------------------------------------- grad
 
 
-@rule(grad_and_value_impl)
+@rule(eager_transforms.grad_and_value_impl)
 def _grad_and_value(vm: VM, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> Any:
     inner = Differentiated(vm, "grad", func, tuple(args), dict(kwargs), argnums, has_aux)
     if inner.results != 1 or inner.outputs[0].dim() or pytree.tree_structure(0) != inner.out_spec:
@@ -163,7 +158,7 @@ def grad_call(inner: Differentiated) -> Callable[..., Any]:
 # ---------------------------------------------------------------------- jvp
 
 
-@rule(_jvp_with_argnums)
+@rule(eager_transforms._jvp_with_argnums)
 def _jvp(vm: VM, func: Any, primals: Any, tangents: Any, argnums: Any, *, strict: Any = False, has_aux: Any) -> Any:
     argnums = pytree.tree_map(specialise, argnums)
     if type(primals) is not tuple:
@@ -171,7 +166,7 @@ def _jvp(vm: VM, func: Any, primals: Any, tangents: Any, argnums: Any, *, strict
     vm.heap.expose_deep(tangents)
     inner = Differentiated(vm, "jvp", func, primals, {}, argnums, has_aux)
     flat, spec = pytree.tree_flatten(tangents)
-    chosen = _slice_argnums(primals, argnums) if argnums is not None else primals
+    chosen = eager_transforms._slice_argnums(primals, argnums) if argnums is not None else primals
     if spec != pytree.tree_structure(chosen) or not all(type(value) is FakeTensor for value in flat):
         raise Break("SB016", "torch.func.jvp with tangents unlike the primals")
     results = record(vm, jvp_call(inner, strict), (*inner.operands, *flat))
@@ -195,7 +190,7 @@ def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
 # ---------------------------------------------------------------------- vjp
 
 
-@rule(_vjp_with_argnums)
+@rule(eager_transforms._vjp_with_argnums)
 def _vjp(vm: VM, func: Any, *primals: Any, argnums: Any = None, has_aux: Any = False) -> Any:
     inner = Differentiated(vm, "vjp", func, primals, {}, argnums, has_aux)
     if draws_inside(inner.module):

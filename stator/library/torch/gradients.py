@@ -25,12 +25,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
 from stator.breaks import Break
-from stator.graph.analysis.autograd_boundaries import (
-    WatchModule,
-    new_parameter,
-    through_input,
-    through_output,
-)
+from stator.graph.analysis import autograd_boundaries as boundaries
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
 from stator.host.suspended_patches import own_entry
@@ -229,7 +224,7 @@ def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: An
         made = data.detach().requires_grad_(requires_grad)
     made._is_param = True
     vm.recorder.propagation.changed((data,))
-    vm.recorder.record("call_function", new_parameter, (data, requires_grad), {}, made)
+    vm.recorder.record("call_function", boundaries.new_parameter, (data, requires_grad), {}, made)
     vm.recorder.log.changes += 1
     return made
 
@@ -247,9 +242,9 @@ def _setup_input(vm: VM, self: Any, args: Any) -> Any:
     module = original_of(vm, attributes["module"])
     hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
                      for name in ("user_hooks", "user_pre_hooks"))
-    node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
+    node = vm.recorder.record("call_function", boundaries.WatchModule(module, hooks, before), (), {}, None)
     vm.autograd.watches[id(self)] = (self, node)
-    return watched(vm, self, args, through_input)
+    return watched(vm, self, args, boundaries.through_input)
 
 
 @rule(BackwardHook.setup_output_hook)
@@ -257,10 +252,10 @@ def _setup_output(vm: VM, self: Any, args: Any) -> Any:
     if id(self) not in vm.autograd.watches:
         raise Break("SB016", _HOOK)
     if type(args) is tuple:
-        return watched(vm, self, args, through_output)
+        return watched(vm, self, args, boundaries.through_output)
     if is_a(args, tuple):
         raise Break("SB016", f"{_HOOK} that returns a {type(args).__name__}")
-    return watched(vm, self, (args,), through_output)[0]
+    return watched(vm, self, (args,), boundaries.through_output)[0]
 
 
 def original_of(vm: VM, value: object) -> Any:

@@ -15,15 +15,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from stator.breaks import Break
-from stator.graph.state.torch_state import (
-    DETERMINISM,
-    SETTING_OF_READER,
-    SETTINGS,
-    Setting,
-    determinism,
-    process_device,
-    set_determinism,
-)
+from stator.graph.state import torch_state
 from stator.guards.guard import Kind, is_constant
 from stator.interp.calls.attention_kernels import guard_answer
 from stator.interp.frame import Raised
@@ -41,8 +33,8 @@ C: Any = torch._C
 
 
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})
-_SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
-_NAMES = {C._set_default_dtype: "the default dtype", set_determinism: "the choice of deterministic algorithms"}
+_SETTING_OF_SETTER = {id(setting.setter): setting for setting in torch_state.SETTINGS}
+_NAMES = {C._set_default_dtype: "the default dtype", torch_state.set_determinism: "deterministic algorithms"}
 _OLDER = {
     "is_autocast_cpu_enabled": (C.is_autocast_enabled, "cpu"), "get_autocast_cpu_dtype": (C.get_autocast_dtype, "cpu"),
     "get_autocast_gpu_dtype": (C.get_autocast_dtype, "cuda"),
@@ -53,7 +45,7 @@ _SWITCHES = [getattr(C, name) for name in ("_cuda_exchangeDevice", "_cuda_maybeE
              if hasattr(C, name)]
 
 
-@rule(*[setting.setter for setting in SETTINGS])
+@rule(*[setting.setter for setting in torch_state.SETTINGS])
 def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
     vm.heap.expose_deep(args)
     if callee is C.set_autocast_enabled and len(args) == 1:
@@ -63,7 +55,7 @@ def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
     change_setting(vm, _SETTING_OF_SETTER[id(callee)], args, kwargs)
 
 
-def change_setting(vm: VM, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if setting.of_operators and not vm.recorder.backend.in_order:
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
@@ -98,7 +90,7 @@ def _clear_autocast_cache(vm: VM) -> None:
 
 
 @rule(*[row.obj for row in ROWS.values() if row.cls is NativeClass.OUTSIDE_REF and row.why == SETTING],
-      *[reader for setting in SETTINGS for reader in setting.readers])
+      *[reader for setting in torch_state.SETTINGS for reader in setting.readers])
 def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if kwargs or not is_constant(args):
         raise Break("SB001", f"{callee.__name__} of what is no constant")
@@ -106,7 +98,7 @@ def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
         answer = callee(*args)
     except Exception as error:
         raise Raised(error) from None
-    setting = SETTING_OF_READER.get(id(callee))
+    setting = torch_state.SETTING_OF_READER.get(id(callee))
     if setting is None or not vm.torch_state.is_changed(setting):
         if type(answer) is list and is_constant(tuple(answer)):
             guard_answer(vm, callee, answer)
@@ -218,7 +210,7 @@ def _get_default_device(vm: VM) -> Any:
 def _set_default_device(vm: VM, device: Any) -> None:
     """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
     state = vm.torch_state
-    now = state.default_device[0] if state.default_device else process_device()
+    now = state.default_device[0] if state.default_device else torch_state.process_device()
     if type(device) not in (str, torch.device, type(None)):
         raise Break("SB006", "torch.set_default_device of what is no device")
     if state.devices != ([] if now is None else [now]) or vm.modes.active:
@@ -230,7 +222,7 @@ def _set_default_device(vm: VM, device: Any) -> None:
             raise Break("SB006", f"torch.set_default_device of {device}, which is no device") from None
         raise Raised(error) from None
     if not state.default_device:
-        vm.heap.guard(CallOf(Pinned(process_device)), Kind.FRESH_CALL, now)
+        vm.heap.guard(CallOf(Pinned(torch_state.process_device)), Kind.FRESH_CALL, now)
     state.default_device = (wanted,)
     state.devices = [] if wanted is None else [wanted]
     state.devices_at_start = len(state.devices)
@@ -242,14 +234,14 @@ def _set_default_device(vm: VM, device: Any) -> None:
 def _set_deterministic(vm: VM, mode: object, warn_only: object, of_inductor: bool | None) -> None:
     if type(mode) is not bool or type(warn_only) is not bool:
         raise Break("SB006", "deterministic algorithms by what is no bool")
-    change_setting(vm, DETERMINISM, (mode, warn_only, of_inductor), {})
+    change_setting(vm, torch_state.DETERMINISM, (mode, warn_only, of_inductor), {})
 
 
 @rule(torch.use_deterministic_algorithms)
 def _use_deterministic(vm: VM, mode: Any, *, warn_only: Any = False) -> None:
     importlib.import_module("torch._inductor.config")  # as torch does
-    if not vm.torch_state.is_changed(DETERMINISM):  # the guard of torch's state says nothing of Inductor's part
-        vm.heap.guard(CallOf(Pinned(determinism)), Kind.FRESH_CALL, determinism())
+    if not vm.torch_state.is_changed(torch_state.DETERMINISM):  # no guard covers Inductor's part
+        vm.heap.guard(CallOf(Pinned(torch_state.determinism)), Kind.FRESH_CALL, torch_state.determinism())
     _set_deterministic(vm, mode, warn_only, mode)
 
 
@@ -257,7 +249,7 @@ def _use_deterministic(vm: VM, mode: Any, *, warn_only: Any = False) -> None:
 def _set_deterministic_algorithms(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     if len(args) != 1 or kwargs.keys() - {"warn_only"}:
         raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
-    _set_deterministic(vm, args[0], kwargs.get("warn_only", False), determinism()[2])
+    _set_deterministic(vm, args[0], kwargs.get("warn_only", False), torch_state.determinism()[2])
 
 
 # ---------------------------------------------------------------------- the default tensor type
