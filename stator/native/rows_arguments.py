@@ -49,13 +49,13 @@ def _copies() -> None:
     also(collections, "deque OrderedDict", copies=True)
     also(itertools, "chain islice", copies=True)
     also(torch._C, "Size", copies=True)
-    also(list, "__add__ __iadd__ __mul__ __rmul__ __imul__ __getitem__ __len__ copy extend insert pop reverse clear",
-         copies=True)
+    also(list, "__add__ __iadd__ __mul__ __rmul__ __imul__ __getitem__ __len__ copy extend insert pop reverse "
+         "clear", copies=True)
     also(tuple, "__new__ __add__ __mul__ __rmul__ __getitem__ __len__", copies=True)
     also(torch.Size, "__add__ __getitem__", copies=True)
     also(dict, "update copy pop popitem __len__", copies=True)
-    also(collections.deque, "extend extendleft pop popleft reverse rotate insert clear copy __copy__ __len__ __add__ "
-         "__iadd__ __mul__ __imul__ __getitem__ __reversed__", copies=True)
+    also(collections.deque, "extend extendleft pop popleft reverse rotate insert clear copy __copy__ __len__ "
+         "__add__ __iadd__ __mul__ __imul__ __getitem__ __reversed__", copies=True)
     also(builtins, "slice", stores=True)
     also(list, "append", stores=True)
     also(collections.deque, "append appendleft", stores=True)

@@ -29,7 +29,6 @@ TAKES_INDEX = (
 
 def _sequences() -> None:
     for owner in (list, tuple):
-        row.attribute_slots(owner)
         row.deep(owner, f"{COMPARISONS} __hash__ __contains__ index count", calls_back=True, compares=True)
         row.deep(owner, "__repr__", calls_back=True, formats=True)
         row.iterator(owner, "__iter__ __reversed__", calls_back=False)
@@ -50,7 +49,6 @@ def _sequences() -> None:
 
 
 def _dicts() -> None:
-    row.attribute_slots(dict)
     row.shell(dict, "__new__ __len__ __class_getitem__")
     row.mutates(dict, "__init__ update", calls_back=True, compares=True)
     row.mutates(dict, "__delitem__ setdefault pop __ior__", calls_back=True, compares=True, fresh=None)
@@ -69,39 +67,28 @@ def _dicts() -> None:
 
 def _sets() -> None:
     for owner in (set, frozenset):
-        row.attribute_slots(owner)
         row.shell(owner, "__len__ __class_getitem__")
         row.deny(owner, "__sizeof__", code="SB013", why=ALLOCATION)
         row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
         row.deep(owner, "__repr__", calls_back=True, formats=True)
         row.iterator(owner, "__iter__", calls_back=False)
         row.pure(owner, "__contains__ isdisjoint issubset issuperset", calls_back=True, compares=True)
-        row.pure(
-            owner,
-            "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__ difference intersection "
-            "symmetric_difference union copy",
-            calls_back=True,
-            compares=True,
-            fresh=True if owner is set else None,
-        )
+        row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__ difference "
+                 "intersection symmetric_difference union copy", calls_back=True, compares=True,
+                 fresh=True if owner is set else None)
         row.special(owner, "__reduce__", why="hands out the instance's __dict__")
     row.pure(frozenset, "__new__", calls_back=True, compares=True, fresh=None)
     row.shell(set, "__new__")
     row.shell(set, "clear", mutates=True)
     row.mutates(set, "pop", fresh=None)
-    row.mutates(
-        set,
-        "__init__ add discard remove update difference_update intersection_update symmetric_difference_update",
-        calls_back=True,
-        compares=True,
-    )
+    row.mutates(set, "__init__ add discard remove update difference_update intersection_update "
+                "symmetric_difference_update", calls_back=True, compares=True)
     row.mutates(set, "__iand__ __ior__ __ixor__ __isub__", calls_back=True, compares=True, fresh=None)
 
 
 def _buffers() -> None:
-    row.attribute_slots(bytearray)
-    row.shell(bytearray, "__new__ __len__ __repr__ __str__ capitalize lower upper title swapcase copy isalnum isalpha "
-          "isascii isdigit islower isspace istitle isupper")  # fmt: skip
+    row.shell(bytearray, "__new__ __len__ __repr__ __str__ capitalize lower upper title swapcase copy isalnum "
+              "isalpha isascii isdigit islower isspace istitle isupper")
     row.deny(bytearray, "__sizeof__ __alloc__", code="SB013", why=ALLOCATION)
     row.special(bytearray, "__reduce__ __reduce_ex__", why="hands out the instance's __dict__")
     row.deep(bytearray, "__mod__ __rmod__", calls_back=True, formats=True)
@@ -117,7 +104,6 @@ def _buffers() -> None:
         "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip translate zfill",
         calls_back=True,
     )
-    row.attribute_slots(memoryview)
     row.shell(memoryview, "__len__ __repr__ __class_getitem__")
     row.pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None, why=PINNED)
     row.pure(memoryview, "__hash__ tobytes tolist hex __contains__ count index _from_flags", calls_back=True)
@@ -131,7 +117,6 @@ def _buffers() -> None:
 def _views() -> None:
     views = (row.type_of({}.keys()), row.type_of({}.items()), row.type_of({}.values()), types.MappingProxyType)
     for owner in views:
-        row.attribute_slots(owner)
         row.shell(owner, "__len__ __class_getitem__")
         row.deep(owner, COMPARISONS, calls_back=True, compares=True)
         row.deep(owner, "__hash__", calls_back=True, compares=True)
@@ -139,7 +124,7 @@ def _views() -> None:
         row.iterator(owner, "__iter__ __reversed__", calls_back=True)
         row.pure(owner, "__contains__ isdisjoint", calls_back=True, compares=True)
         row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True,
-             compares=True)
+                 compares=True)
         row.attributes(owner, "mapping", row.NativeClass.SPECIAL, why="hands out the mapping behind the view")
     proxy = types.MappingProxyType
     row.shell(proxy, "__new__", calls_back=True)
@@ -151,7 +136,6 @@ def _views() -> None:
 
 def declare_iterator(owner: type, calls_back: bool) -> None:
     """An iterator's own position is its only state; what it runs when advanced decides `calls_back`."""
-    row.attribute_slots(owner)
     row.shell(owner, "__iter__", fresh=None, why="an iterator is its own iterator")
     row.mutates(owner, "__next__", calls_back=calls_back, fresh=None, why="advances itself")
     row.mutates(owner, "__setstate__", calls_back=True)
@@ -166,7 +150,7 @@ def _iterators() -> None:
 
     plain = [iter([]), reversed([]), iter(()), iter({}), iter({}.values()), iter({}.items()), reversed({}),
              reversed({}.values()), reversed({}.items()), iter(set()), iter(""), iter("\u0100"), iter(b""),
-             iter(bytearray()), iter(memoryview(b"")), iter(range(0)), iter(range(1 << 70))]  # fmt: skip
+             iter(bytearray()), iter(memoryview(b"")), iter(range(0)), iter(range(1 << 70))]
     for owner in dict.fromkeys(map(type, plain)):
         declare_iterator(owner, calls_back=False)
     lazy = [iter(Sequence()), iter(int, 0)]
@@ -176,7 +160,6 @@ def _iterators() -> None:
 
 
 def _namespaces_and_aliases() -> None:
-    row.attribute_slots(types.SimpleNamespace)
     row.shell(types.SimpleNamespace, "__new__", why="its state is its __dict__")
     row.mutates(types.SimpleNamespace, "__init__", calls_back=True)
     row.deep(types.SimpleNamespace, COMPARISONS, calls_back=True, compares=True)
@@ -185,12 +168,11 @@ def _namespaces_and_aliases() -> None:
     row.attributes(types.SimpleNamespace, "*", row.NativeClass.SPECIAL, why="hands out the instance's __dict__")
 
     for owner in (types.GenericAlias, types.UnionType):
-        row.attribute_slots(owner)
         row.special(owner, "__call__ __instancecheck__ __subclasscheck__", why="asks the class behind the alias")
         row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
         row.deep(owner, "__repr__", calls_back=True, formats=True)
-        row.pure(owner, "__new__ __getitem__ __or__ __ror__ __mro_entries__ __reduce__ __dir__ __class_getitem__",
-             calls_back=True)  # fmt: skip
+        row.pure(owner, "__new__ __getitem__ __or__ __ror__ __mro_entries__ __reduce__ __dir__ "
+                 "__class_getitem__", calls_back=True)
         row.iterator(owner, "__iter__")
         row.attributes(owner, "*", row.NativeClass.PURE, calls_back=True)
     alias: Any = list[int]
@@ -257,14 +239,12 @@ def _exceptions() -> None:
         row.mutates(value, "__setstate__ with_traceback add_note", fresh=None, calls_back=True)
         row.special(value, "derive split subgroup", why="calls derive and predicates written in Python")
         row.shell(value, "__class_getitem__")
-        row.attribute_slots(value)
         row.attributes(value, "__traceback__ __context__ __cause__ __suppress_context__ __dict__",
-                   row.NativeClass.SPECIAL, why="the interpreter keeps the exception state")
+                       row.NativeClass.SPECIAL, why="the interpreter keeps the exception state")
         row.attributes(value, "*", row.NativeClass.PURE_SHELL)
 
 
 def _object_and_type() -> None:
-    row.attribute_slots(object)
     row.shell(object, "__new__ __init__ __init_subclass__ __subclasshook__ __eq__ __lt__ __le__ __gt__ __ge__")
     row.shell(object, "__ne__", calls_back=True, why="asks __eq__, which may be Python")
     row.special(object, "__hash__", why="the identity of a shadow is that of its original")
@@ -274,7 +254,6 @@ def _object_and_type() -> None:
     row.shell(object, "__sizeof__")
     row.attributes(object, "*", row.NativeClass.SPECIAL, why="the class the program sees")
 
-    row.attribute_slots(type)
     row.special(type, "__call__ __new__ __init__ __prepare__", why="makes instances and classes step by step")
     row.special(type, "__instancecheck__ __subclasscheck__ __dir__ mro", why="asks about the class the program sees")
     row.special(type, "__or__ __ror__", why="makes a union; a metaclass may define its own")
@@ -284,7 +263,6 @@ def _object_and_type() -> None:
     row.attributes(type, "*", row.NativeClass.SPECIAL, why="class attributes can be assigned to; read under a guard")
 
     row.special(super, "__new__ __init__ __get__ __repr__", why=row.ATTRIBUTE_ACCESS)
-    row.attribute_slots(super)
     row.attributes(super, "*", row.NativeClass.SPECIAL, why=row.ATTRIBUTE_ACCESS)
 
 
@@ -294,9 +272,8 @@ def _descriptors_and_functions() -> None:
         property, classmethod, staticmethod, types.WrapperDescriptorType, types.MethodDescriptorType,
         types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
         types.MethodWrapperType, types.BuiltinFunctionType, types.FunctionType, types.MethodType,
-    )  # fmt: skip
+    )
     for owner in descriptor_types:
-        row.attribute_slots(owner)
         if owner not in (types.FunctionType, types.MethodType):
             row.shell(owner, "__sizeof__ __reduce__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__")
         if owner is types.MethodType:
@@ -320,7 +297,6 @@ def _suspended_frames() -> None:
     frames += [row.type_of(async_generator.athrow(ValueError))]
     coroutine.close()
     for owner in frames:
-        row.attribute_slots(owner)
         row.special(owner, "*", why=INTERPRETED)
         row.attributes(owner, "*", row.NativeClass.SPECIAL, why=INTERPRETED)
 
@@ -341,13 +317,11 @@ def _numbers() -> None:
     row.pure(bool, "__new__", calls_back=True)
     row.special(bool, "__invert__", why="warns that it is deprecated, since 3.12")
     for owner in (int, float, complex, bool):
-        row.attribute_slots(owner)
         row.shell(owner, "*")
         row.attributes(owner, "*", row.NativeClass.PURE_SHELL, fresh=True)
 
 
 def _text() -> None:
-    row.attribute_slots(str)
     row.deep(str, "__new__ __mod__ __rmod__ format format_map", calls_back=True, formats=True)
     row.pure(str, f"join translate maketrans encode {TAKES_INDEX}", calls_back=True)
     row.iterator(str, "__iter__", calls_back=False)
@@ -355,19 +329,17 @@ def _text() -> None:
 
 
 def _bytes() -> None:
-    row.attribute_slots(bytes)
     row.deep(bytes, "__mod__ __rmod__", calls_back=True, formats=True)
     row.deep(bytes, "join", calls_back=True)
     row.iterator(bytes, "__iter__", calls_back=False)
-    row.shell(bytes, "__len__ __hash__ __repr__ __str__ __sizeof__ __getnewargs__ __bytes__ capitalize lower upper "
-          "title swapcase isalnum isalpha isascii isdigit islower isspace istitle isupper")  # fmt: skip
+    row.shell(bytes, "__len__ __hash__ __repr__ __str__ __sizeof__ __getnewargs__ __bytes__ capitalize lower "
+              "upper title swapcase isalnum isalpha isascii isdigit islower isspace istitle isupper")
     # Every other argument is a buffer or an iterable, and both may be Python.
     row.pure(bytes, "*", calls_back=True)
 
 
 def _ranges_and_slices() -> None:
     for owner in (range, slice):
-        row.attribute_slots(owner)
         row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
     row.shell(slice, "__new__")
     row.pure(range, "__new__ __getitem__", calls_back=True)
@@ -382,7 +354,6 @@ def _ranges_and_slices() -> None:
 
 def _singletons() -> None:
     for owner in (types.NoneType, types.EllipsisType, types.NotImplementedType):
-        row.attribute_slots(owner)
         row.shell(owner, "*")
 
 

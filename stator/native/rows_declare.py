@@ -186,6 +186,13 @@ def attributes(owner: type, names: str, cls: NativeClass, **facts: Any) -> None:
         add(value, f"{owner_name(owner)}.{name}", cls, facts)
 
 
+def declare_slots(owner: type) -> None:
+    """Slots through which attributes are read and written: always a matter of the attribute rules."""
+    for name in ("__getattribute__", "__setattr__", "__delattr__"):
+        if id(vars(owner).get(name)) not in ROWS:
+            declare(owner, name, NativeClass.SPECIAL, {"calls_back": True, "why": ATTRIBUTE_ACCESS})
+
+
 class Declarer:
     """Makes rows of one class: `pure(math, "sin cos")`; facts given in the call override the defaults."""
 
@@ -194,11 +201,13 @@ class Declarer:
         self.defaults = defaults
 
     def __call__(self, owner: Any, names: str, **facts: Any) -> None:
+        if isinstance(owner, type) and self.cls not in _REFUSED:
+            declare_slots(owner)
         declare(owner, names, self.cls, {**self.defaults, **facts})
 
     def whole_type(self, owner: type, **facts: object) -> None:
         """All that the type owns and has no row yet, its attributes too."""
-        attribute_slots(owner)
+        declare_slots(owner)
         self(owner, "*", **facts)
         attributes(owner, "*", self.cls, **{**self.defaults, **facts})
 
@@ -221,10 +230,3 @@ wrapper = Declarer(NativeClass.WRAPPER, calls_back=True)
 iterator = Declarer(NativeClass.ITERATOR, fresh=True, calls_back=True)
 special = Declarer(NativeClass.SPECIAL, calls_back=True)
 deny = Declarer(NativeClass.DENY)
-
-
-def attribute_slots(owner: type) -> None:
-    """The slots through which attributes are read and written: always a matter of the attribute rules."""
-    for name in ("__getattribute__", "__setattr__", "__delattr__"):
-        if id(vars(owner).get(name)) not in ROWS:
-            special(owner, name, why=ATTRIBUTE_ACCESS)

@@ -48,12 +48,11 @@ def _operators() -> None:
     row.pure(_operator, "truth not_ index", calls_back=True)
     row.deep(_operator, "eq ne lt le gt ge", calls_back=True, compares=True, fresh=None)
     row.deep(_operator, "contains indexOf countOf", calls_back=True, compares=True)
-    row.pure(_operator,
-         "add sub mul matmul floordiv truediv neg pos abs inv invert lshift rshift and_ xor or_ pow concat",
-         calls_back=True, compares=True, fresh=None)
+    row.pure(_operator, "add sub mul matmul floordiv truediv neg pos abs inv invert lshift rshift and_ xor or_ "
+             "pow concat", calls_back=True, compares=True, fresh=None)
     row.deep(_operator, "mod", calls_back=True, formats=True, fresh=None, why="text % values")
-    row.mutates(_operator, "iadd isub imul imatmul ifloordiv itruediv ilshift irshift iand ixor ior ipow iconcat",
-            calls_back=True, compares=True, fresh=None)
+    row.mutates(_operator, "iadd isub imul imatmul ifloordiv itruediv ilshift irshift iand ixor ior ipow "
+                "iconcat", calls_back=True, compares=True, fresh=None)
     row.mutates(_operator, "imod", calls_back=True, compares=True, formats=True, fresh=None)
     row.pure(_operator, "getitem", calls_back=True, compares=True, fresh=None)
     row.mutates(_operator, "setitem delitem", calls_back=True, compares=True)
@@ -62,7 +61,6 @@ def _operators() -> None:
     row.special(_operator, "call", why="calls its argument, which may be Python")
     row.special(_operator, "attrgetter itemgetter methodcaller", why="reads attributes and items of its argument later")
     for owner in (_operator.attrgetter, _operator.itemgetter, _operator.methodcaller):
-        row.attribute_slots(owner)
         row.deep(owner, "__repr__", calls_back=True, formats=True)
         row.special(owner, "__new__ __call__ __vectorcalloffset__", why="reads attributes and items of its argument")
         row.shell(owner, "__reduce__", fresh=None)
@@ -89,13 +87,11 @@ def _functools_functions() -> None:
     row.pure(_functools, "reduce", calls_back=True, fresh=None)
     row.shell(_functools, "cmp_to_key")
     key = row.type_of(_functools.cmp_to_key(max))
-    row.attribute_slots(key)
     row.shell(key, "__call__")
     row.deep(key, COMPARISONS, calls_back=True, compares=True, why="calls the comparison function")
     row.attributes(key, "*", row.NativeClass.PURE_SHELL)
 
     partial = _functools.partial
-    row.attribute_slots(partial)
     row.pure(_functools, "partial")
     row.pure(partial, "__new__")
     row.wrapper(partial, "__call__", why="calls the function it holds, with the arguments it holds")
@@ -108,7 +104,6 @@ def _functools_functions() -> None:
     row.attributes(partial, "*", row.NativeClass.PURE_SHELL)
 
     cached = _functools._lru_cache_wrapper
-    row.attribute_slots(cached)
     row.pure(_functools, "_lru_cache_wrapper", calls_back=True)
     row.pure(cached, "__new__", calls_back=True)
     row.wrapper(cached, "__call__", why="a hit or a miss shows in the cache; what it wraps is interpreted")
@@ -121,7 +116,6 @@ def _functools_functions() -> None:
 
 def _deques() -> None:
     deque = _collections.deque
-    row.attribute_slots(deque)
     row.pure(_collections, "deque", calls_back=True)
     row.shell(deque, "__new__ __len__ __class_getitem__")
     row.mutates(deque, "__init__ extend extendleft __setitem__ __delitem__", calls_back=True)
@@ -149,11 +143,10 @@ def _deques() -> None:
 def _dictionaries() -> None:
     row.pure(_collections, "OrderedDict defaultdict", calls_back=True, compares=True)
     for owner in (_collections.OrderedDict, _collections.defaultdict):
-        row.attribute_slots(owner)
         row.shell(owner, "__new__ keys values items __class_getitem__")
         row.mutates(owner, "__init__ update", calls_back=True, compares=True)
         row.mutates(owner, "setdefault pop popitem __delitem__ __ior__ move_to_end __missing__", calls_back=True,
-                compares=True, fresh=None)  # fmt: skip
+                    compares=True, fresh=None)
         row.shell(owner, "__setitem__", mutates=True, calls_back=True, compares=True)
         row.mutates(owner, "clear")  # which keys go is a fact
         row.pure(owner, "__or__ __ror__ fromkeys copy __copy__", calls_back=True, compares=True)
@@ -167,13 +160,11 @@ def _dictionaries() -> None:
     views = (_collections.OrderedDict().keys(), _collections.OrderedDict().values(),
              _collections.OrderedDict().items())
     for view in views:
-        row.attribute_slots(type(view))
         row.iterator(type(view), "__iter__ __reversed__", calls_back=False)
     declare_iterator(row.type_of(iter(_collections.OrderedDict())), calls_back=False)
     row.mutates(_collections, "_count_elements", calls_back=True, compares=True)
 
     getter = _collections._tuplegetter
-    row.attribute_slots(getter)
     row.pure(_collections, "_tuplegetter", calls_back=True)
     row.pure(getter, "__new__", calls_back=True)
     row.shell(getter, "__get__", fresh=None, why="a field of a named tuple")
@@ -185,14 +176,9 @@ def _dictionaries() -> None:
 def _ordered_lists() -> None:
     row.pure(_bisect, "bisect_left bisect_right", calls_back=True, compares=True)
     row.mutates(_bisect, "insort_left insort_right", calls_back=True, compares=True)
-    row.mutates(
-        _heapq,
-        "heappush heappushpop heappop heapreplace heapify _heappop_max _heapify_max _heapreplace_max "
-        "heappush_max heappushpop_max heappop_max heapreplace_max heapify_max",
-        calls_back=True,
-        compares=True,
-        fresh=None,
-    )
+    row.mutates(_heapq, "heappush heappushpop heappop heapreplace heapify _heappop_max _heapify_max "
+                "_heapreplace_max heappush_max heappushpop_max heappop_max heapreplace_max heapify_max",
+                calls_back=True, compares=True, fresh=None)
 
 
 _operators()
@@ -206,7 +192,6 @@ _ordered_lists()
 
 def declare_named_fields(owner: type) -> None:
     """A C struct sequence (time.struct_time, sys.version_info): a tuple with names."""
-    row.attribute_slots(owner)
     row.pure(owner, "__new__ __replace__", calls_back=True)
     row.deep(owner, "__repr__", calls_back=True, formats=True)
     row.shell(owner, "__reduce__", fresh=None)
@@ -217,23 +202,20 @@ def _dates() -> None:
     owners = dict.fromkeys(value for value in vars(_datetime).values() if row.is_c_type(value))
     row.pure(_datetime, "*", calls_back=True)
     for owner in owners:
-        row.attribute_slots(owner)
         row.impure(owner, "now utcnow today")
         row.impure(owner, "fromtimestamp timestamp astimezone", why=TIME_ZONE)
         row.pure(owner, "*", calls_back=True)
         row.attributes(owner, "*", row.NativeClass.PURE_SHELL, why="dates are immutable")
     calendar = row.type_of(_datetime.date(2000, 1, 1).isocalendar())
-    row.attribute_slots(calendar)
     row.pure(calendar, "*", calls_back=True)
     row.attributes(calendar, "*", row.NativeClass.PURE_SHELL)
 
 
 def _decimals() -> None:
     decimal = _decimal.Decimal
-    row.attribute_slots(decimal)
-    row.pure(decimal, "is_canonical is_finite is_infinite is_nan is_qnan is_snan is_signed is_zero adjusted canonical "
-         "conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __bool__ __hash__ __int__ __float__ "
-         "__ceil__ __floor__ __trunc__ __complex__ __sizeof__ __repr__ __str__")  # fmt: skip
+    row.pure(decimal, "is_canonical is_finite is_infinite is_nan is_qnan is_snan is_signed is_zero adjusted "
+             "canonical conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __bool__ __hash__ "
+             "__int__ __float__ __ceil__ __floor__ __trunc__ __complex__ __sizeof__ __repr__ __str__")
     for name in "add sub mul truediv floordiv mod divmod pow".split():
         row.pure(decimal, f"__{name}__ __r{name}__", why=GUARDED_CONTEXT)
     row.pure(decimal, f"{COMPARISONS} __neg__ __pos__ __abs__ __round__", why=GUARDED_CONTEXT)
@@ -248,10 +230,9 @@ def _decimals() -> None:
 
 def _arrays() -> None:
     owner = array.array
-    row.attribute_slots(owner)
     row.pure(array, "array _array_reconstructor", calls_back=True)
     row.pure(owner, f"__new__ {COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__",
-         calls_back=True)
+             calls_back=True)
     row.pure(owner, "__copy__ __deepcopy__ tolist tobytes tounicode", calls_back=True)
     row.iterator(owner, "__iter__", calls_back=False)
     row.shell(owner, "__len__ __repr__ __class_getitem__")
@@ -286,11 +267,9 @@ def _regular_expressions() -> None:
     row.shell(_sre, "getcodesize")
     row.shell(_sre, "ascii_iscased unicode_iscased ascii_tolower unicode_tolower", calls_back=True)
     pattern, match = re.Pattern, re.Match
-    row.attribute_slots(pattern)
-    row.attribute_slots(match)
     row.pure(pattern, "match fullmatch search findall split", calls_back=True)
     row.pure(pattern, "sub subn", calls_back=True,
-         why="the replacement may be a function; re expands templates in Python")
+             why="the replacement may be a function; re expands templates in Python")
     row.iterator(pattern, "finditer scanner")
     row.pure(pattern, COMPARISONS, compares=True, calls_back=True)
     row.shell(pattern, "__hash__ __repr__ __class_getitem__")
@@ -302,7 +281,6 @@ def _regular_expressions() -> None:
     row.attributes(match, "*", row.NativeClass.PURE_SHELL, why="a match is immutable")
     empty: Any = re.compile("")
     scanner = row.type_of(empty.scanner(""))
-    row.attribute_slots(scanner)
     row.mutates(scanner, "match search", why="advances itself")
     row.attributes(scanner, "*", row.NativeClass.PURE_SHELL)
 
@@ -317,7 +295,6 @@ def _formats() -> None:
     row.iterator(_struct, "iter_unpack")
     row.special(_struct, "pack_into", why="changes its second argument")
     struct = _struct.Struct
-    row.attribute_slots(struct)
     row.pure(struct, "__new__", calls_back=True)
     row.mutates(struct, "__init__", calls_back=True)
     row.pure(struct, "pack unpack unpack_from", calls_back=True)
@@ -333,7 +310,6 @@ def _json_and_codecs() -> None:
     row.pure(_json, "scanstring", calls_back=True)
     row.pure(_json, "make_scanner make_encoder", calls_back=True)
     for owner in (_json.make_scanner, _json.make_encoder):
-        row.attribute_slots(owner)
         row.pure(owner, "__new__", calls_back=True)
         row.deep(owner, "__call__", calls_back=True, formats=True)
         row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
@@ -346,7 +322,6 @@ def _digests() -> None:
     row.pure(binascii, "*", calls_back=True)
     row.pure(zlib, "adler32 crc32 compress decompress compressobj decompressobj", calls_back=True)
     for example in (zlib.compressobj(), zlib.decompressobj()):
-        row.attribute_slots(type(example))
         row.mutates(type(example), "compress decompress flush", calls_back=True)
         row.pure(type(example), "copy __copy__ __deepcopy__")
         row.attributes(type(example), "*", row.NativeClass.PURE_SHELL)
@@ -362,7 +337,6 @@ def _digests() -> None:
     for owner in dict.fromkeys(owners):
         if "hexdigest" not in dir(owner):
             continue
-        row.attribute_slots(owner)
         row.pure(owner, "__new__", calls_back=True)
         row.mutates(owner, "update", calls_back=True)
         row.pure(owner, "digest hexdigest copy", calls_back=True)
@@ -372,7 +346,6 @@ def _digests() -> None:
 
 def _unicode() -> None:
     row.pure(unicodedata, "*", calls_back=True)
-    row.attribute_slots(unicodedata.UCD)
     row.pure(unicodedata.UCD, "*", calls_back=True)
     row.attributes(unicodedata.UCD, "*", row.NativeClass.PURE_SHELL)
 
