@@ -35,10 +35,22 @@ NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train"
 _GATES = {id(torch.lstm): 4, id(torch.gru): 3, id(torch.rnn_tanh): 1, id(torch.rnn_relu): 1}
 
 
+class Unsure(Exception):
+    """No rule covers the call."""
+
+
+def require(holds: object) -> None:
+    if not holds:
+        raise Unsure
+
+
 def foresee(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     """(None, layout) of the one result, (class, layouts) of several, or None; then which argument is viewed."""
     found = RULES.get(id(func))
-    return None if found is None else found[1](args, kwargs, read)
+    try:
+        return None if found is None else found[1](args, kwargs, read)
+    except Unsure:
+        return None
 
 
 def rule_of(*functions: object) -> Callable[[Rule], Rule]:
@@ -62,40 +74,40 @@ def row_major(size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> Layout | None:
-    """The layout of a tensor that has elements, of one of these dtypes, laid out row by row."""
-    if type(value) is not FakeTensor:
-        return None
-    found = read(value)
-    dtype, size, stride, device, _ = found
-    if dtype not in dtypes or device.type not in _DEVICES or 0 in size or stride != row_major(size):
-        return None
+def filled(value: object, read: Read, dtypes: frozenset[torch.dtype]) -> Layout:
+    """The layout of a tensor that has elements, of one of these dtypes."""
+    require(type(value) is FakeTensor)
+    found = read(value)  # type: ignore[arg-type]
+    require(found[0] in dtypes and found[3].type in _DEVICES and 0 not in found[1])
     return found
 
 
-def spread(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> tuple[Layout, list[int]] | None:
+def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> Layout:
+    """The same of one that is laid out row by row."""
+    found = filled(value, read, dtypes)
+    require(found[2] == row_major(found[1]))
+    return found
+
+
+def spread(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> tuple[Layout, list[int]]:
     """The layout of a tensor with elements, and its dimensions from the widest stride to the narrowest.
 
-    Torch lays out what it works out element by element in the order of its operands' strides.  Where that order is in
+    Torch lays out results of elementwise operations in the order of its operands' strides.  Where that order is in
     doubt (a stride that is zero, or there twice, or of a single element) only rows in their place are taken.
     """
-    if type(value) is not FakeTensor:
-        return None
-    found = read(value)
-    dtype, size, stride, device, _ = found
-    if dtype not in dtypes or device.type not in _DEVICES or 0 in size:
-        return None
+    found = filled(value, read, dtypes)
+    size, stride = found[1:3]
     if stride == row_major(size):
         return found, list(range(len(size)))
-    if 1 in size or 0 in stride or len(set(stride)) != len(stride):
-        return None
+    require(1 not in size and 0 not in stride and len(set(stride)) == len(stride))
     return found, sorted(range(len(size)), key=lambda i: -stride[i])
 
 
-def rows(value: object, read: Read, dtypes: frozenset[torch.dtype]) -> Layout | None:
+def rows(value: object, read: Read, dtypes: frozenset[torch.dtype]) -> Layout:
     """The layout of a tensor whose rows are in their place, side by side or apart."""
-    found = spread(value, read, dtypes)
-    return found[0] if found is not None and found[1] == sorted(found[1]) else None
+    found, order = spread(value, read, dtypes)
+    require(order == sorted(order))
+    return found
 
 
 def packed(layout: Layout, order: list[int]) -> Any:
@@ -110,147 +122,104 @@ def made(dtype: torch.dtype, size: tuple[int, ...], device: object) -> Any:
     return None, (dtype, size, row_major(size), device, False)
 
 
-def like(layout: Layout) -> Any:
-    return None, (*layout[:4], False)
-
-
-def same_place(first: Layout, *others: Layout | None) -> bool:
-    """Whether all are there, with one dtype and one device."""
-    return all([other is not None and other[0] is first[0] and other[3] == first[3] for other in others])
+def same_place(first: Layout, *others: Layout) -> bool:
+    """Whether all have one dtype and one device."""
+    return all([other[0] is first[0] and other[3] == first[3] for other in others])
 
 
 # ---------------------------------------------------------------------- element by element
 
 
+@rule_of(torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.log, torch.sin, torch.cos, torch.sqrt, torch.rsqrt,
+         torch.abs, torch.neg, torch.erf, torch.Tensor.relu, torch.Tensor.sigmoid, torch.Tensor.tanh, torch.Tensor.exp,
+         torch.Tensor.log, torch.Tensor.sin, torch.Tensor.cos, torch.Tensor.sqrt, torch.Tensor.rsqrt, torch.Tensor.abs,
+         torch.Tensor.neg, torch.Tensor.erf, operator.neg, F.silu, F.relu, F.sigmoid, F.tanh)
 def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if len(args) != 1 or any([name != "inplace" or value is not False for name, value in kwargs.items()]):
-        return None
-    found = spread(args[0], read)
-    return None if found is None else packed(*found)
-
-
-rule_of(torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.log, torch.sin, torch.cos, torch.sqrt, torch.rsqrt,
-        torch.abs, torch.neg, torch.erf, torch.Tensor.relu, torch.Tensor.sigmoid, torch.Tensor.tanh, torch.Tensor.exp,
-        torch.Tensor.log, torch.Tensor.sin, torch.Tensor.cos, torch.Tensor.sqrt, torch.Tensor.rsqrt, torch.Tensor.abs,
-        torch.Tensor.neg, torch.Tensor.erf, operator.neg, F.silu, F.relu, F.sigmoid, F.tanh)(unary)
+    require(len(args) == 1 and all([name == "inplace" and value is False for name, value in kwargs.items()]))
+    return packed(*spread(args[0], read))
 
 
 @rule_of(F.gelu)
 def gelu(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if any([name != "approximate" or value not in ("none", "tanh") for name, value in kwargs.items()]):
-        return None
+    require(all([name == "approximate" and value in ("none", "tanh") for name, value in kwargs.items()]))
     return unary(args, {}, read)
 
 
-def _number_fits(dtype: torch.dtype, number: object) -> bool:
-    return type(number) is int and -2**31 <= number < 2**31 or type(number) is float and dtype in _FLOATS
-
-
-def _broadcast(sizes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+def _broadcast(sizes: list[tuple[int, ...]]) -> tuple[int, ...]:
     longest = max(map(len, sizes))
     result = []
     for place in range(longest):
         extents = {size[place - longest + len(size)] for size in sizes if place - longest + len(size) >= 0} - {1}
-        if len(extents) > 1:
-            return None
+        require(len(extents) <= 1)
         result.append(extents.pop() if extents else 1)
     return tuple(result)
 
 
-def binary(args: tuple[Any, ...], read: Read, dtypes: frozenset[torch.dtype]) -> Layout | None:
-    """The layout of what is worked out element by element from two tensors, or from a tensor and a number."""
-    if len(args) != 2:
-        return None
-    tensors = [value for value in args if type(value) is FakeTensor]
-    layouts = [rows(tensor, read, dtypes) for tensor in tensors]
-    if not layouts or layouts[0] is None or not same_place(*layouts):  # type: ignore[arg-type]
-        return None
-    first = layouts[0]
-    if len(tensors) == 1:
-        number = args[1] if args[0] is tensors[0] else args[0]
-        fits = first[1] and _number_fits(first[0], number)
-        return (first[0], first[1], row_major(first[1]), first[3], False) if fits else None
-    size = _broadcast([layout[1] for layout in layouts if layout is not None])
-    if size is None or not size:
-        return None
-    return first[0], size, row_major(size), first[3], False
+def elementwise(dtypes: frozenset[torch.dtype], result: torch.dtype | None = None, tensor_first: bool = False) -> Rule:
+    """Of two tensors, or of a tensor and a number.  Functions of torch take a tensor first, operators either."""
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+        require(not kwargs and len(args) == 2 and (type(args[0]) is FakeTensor or not tensor_first))
+        layouts = [rows(value, read, dtypes) for value in args if type(value) is FakeTensor]
+        require(layouts and same_place(*layouts))
+        dtype, size, _, device, _ = layouts[0]
+        if len(layouts) == 1:
+            number = args[1] if type(args[0]) is FakeTensor else args[0]
+            require(type(number) is int and -2**31 <= number < 2**31 or type(number) is float and dtype in _FLOATS)
+        else:
+            size = _broadcast([layout[1] for layout in layouts])
+        require(size)
+        return made(result or dtype, size, device)
+
+    return rule
 
 
-def _arithmetic(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    found = None if kwargs else binary(args, read, _FLOATS | _INTEGERS)
-    return None if found is None else like(found)
+rule_of(operator.add, operator.sub, operator.mul)(elementwise(_FLOATS | _INTEGERS))
+rule_of(torch.add, torch.sub, torch.mul, torch.Tensor.add, torch.Tensor.sub, torch.Tensor.mul)(
+    elementwise(_FLOATS | _INTEGERS, tensor_first=True))
+rule_of(operator.truediv)(elementwise(_FLOATS))
+rule_of(torch.div, torch.Tensor.div)(elementwise(_FLOATS, tensor_first=True))
+rule_of(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)(
+    elementwise(_FLOATS | _INTEGERS, torch.bool))
 
 
-def _division(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    found = None if kwargs else binary(args, read, _FLOATS)
-    return None if found is None else like(found)
+@rule_of(operator.and_, operator.or_)
+def both(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+    require([type(value) for value in args] == [FakeTensor, FakeTensor])
+    return elementwise(frozenset({torch.bool}))(args, kwargs, read)
 
 
-def _comparison(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    found = None if kwargs else binary(args, read, _FLOATS | _INTEGERS)
-    return None if found is None else like((torch.bool, *found[1:]))
-
-
-def _both(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if kwargs or [type(value) for value in args] != [FakeTensor, FakeTensor]:
-        return None
-    found = binary(args, read, frozenset({torch.bool}))
-    return None if found is None else like(found)
-
-
-def _power(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if kwargs or len(args) != 2 or type(args[0]) is not FakeTensor or type(args[1]) not in (int, float):
-        return None
-    return _division(args, kwargs, read)
-
-
-def _of_tensor(rule: Rule) -> Rule:
-    """Functions of torch's want a tensor first, operators do not mind."""
-    return lambda args, kwargs, read: rule(args, kwargs, read) if args and type(args[0]) is FakeTensor else None
-
-
-rule_of(operator.add, operator.sub, operator.mul)(_arithmetic)
-rule_of(torch.add, torch.sub, torch.mul, torch.Tensor.add, torch.Tensor.sub, torch.Tensor.mul)(_of_tensor(_arithmetic))
-rule_of(operator.truediv)(_division)
-rule_of(torch.div, torch.Tensor.div)(_of_tensor(_division))
-rule_of(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)(_comparison)
-rule_of(operator.and_, operator.or_)(_both)
-rule_of(operator.pow, torch.pow, torch.Tensor.pow)(_power)
+@rule_of(operator.pow, torch.pow, torch.Tensor.pow)
+def power(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+    require(len(args) == 2 and type(args[1]) in (int, float))
+    return elementwise(_FLOATS)(args, kwargs, read)
 
 
 # ---------------------------------------------------------------------- layers
 
 
-def _weights(first: Layout, values: list[tuple[Any, tuple[int, ...]]], read: Read) -> bool:
-    """Whether each value is None, or a tensor of this size, as `dense` and of the dtype and device of `first`."""
+def _weights(first: Layout, read: Read, *values: tuple[Any, tuple[int, ...]]) -> None:
+    """Require each value to be None, or a tensor of this size, as `dense` and of the dtype and device of `first`."""
     for value, size in values:
-        if value is None:
-            continue
-        layout = dense(value, read)
-        if layout is None or not same_place(first, layout) or layout[1] != size:
-            return False
-    return True
+        if value is not None:
+            layout = dense(value, read)
+            require(same_place(first, layout) and layout[1] == size)
 
 
 @rule_of(F.linear)
 def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if kwargs or len(args) not in (2, 3):
-        return None
+    require(not kwargs and len(args) in (2, 3))
     x, weight = dense(args[0], read), dense(args[1], read)
-    if x is None or weight is None or not same_place(x, weight) or len(x[1]) < 2 or len(weight[1]) != 2:
-        return None
-    wide, narrow = weight[1]
-    if x[1][-1] != narrow or not _weights(x, [(args[2] if len(args) == 3 else None, (wide,))], read):
-        return None
-    return made(x[0], (*x[1][:-1], wide), x[3])
+    require(same_place(x, weight) and len(x[1]) >= 2 and len(weight[1]) == 2 and x[1][-1] == weight[1][1])
+    _weights(x, read, (args[2] if len(args) == 3 else None, weight[1][:1]))
+    return made(x[0], (*x[1][:-1], weight[1][0]), x[3])
 
 
-def _each(value: Any, count: int) -> tuple[int, ...] | None:
+def _each(value: Any, count: int) -> tuple[int, ...]:
     """One number for each of the dimensions."""
     if type(value) is int:
         return (value,) * count
-    if type(value) not in (tuple, list) or len(value) != count or any([type(part) is not int for part in value]):
-        return None
+    require(type(value) in (tuple, list) and len(value) == count and all([type(part) is int for part in value]))
     return tuple(value)
 
 
@@ -258,34 +227,26 @@ def convolution(count: int) -> Rule:
     """Of so many dimensions, beside batch and channels."""
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-        if kwargs or not 2 <= len(args) <= 7:
-            return None
+        require(not kwargs and 2 <= len(args) <= 7)
         x, weight = dense(args[0], read), dense(args[1], read)
-        if x is None or weight is None or not same_place(x, weight) or {len(x[1]), len(weight[1])} != {count + 2}:
-            return None
+        require(same_place(x, weight) and {len(x[1]), len(weight[1])} == {count + 2})
         defaults: tuple[Any, ...] = (None, 1, 0, 1, 1)
         bias, stride, padding, dilation, groups = args[2:] + defaults[len(args) - 2:]
-        if type(groups) is not int or groups < 1 or not _weights(x, [(bias, weight[1][:1])], read) \
-                or weight[1][1] * groups != x[1][1] or weight[1][0] % groups:
-            return None
-        extents = _swept(x[1][2:], weight[1][2:], _each(stride, count), _each(padding, count), _each(dilation, count))
-        return None if extents is None else made(x[0], (x[1][0], weight[1][0], *extents), x[3])
+        require(type(groups) is int and groups >= 1)
+        _weights(x, read, (bias, weight[1][:1]))
+        require(weight[1][1] * groups == x[1][1] and not weight[1][0] % groups)
+        extents = map(_places, x[1][2:], weight[1][2:], _each(stride, count), _each(padding, count),
+                      _each(dilation, count))
+        return made(x[0], (x[1][0], weight[1][0], *extents), x[3])
 
     return rule
 
 
-def _swept(size: tuple[int, ...], kernel: tuple[int, ...], *settings: tuple[int, ...] | None) -> list[int] | None:
-    """How many places a kernel has in each dimension."""
-    if any([each is None for each in settings]):
-        return None
-    extents = []
-    for place, extent in enumerate(size):
-        stride, padding, dilation = [each[place] for each in settings if each is not None]
-        room = extent + 2 * padding - dilation * (kernel[place] - 1) - 1
-        if stride < 1 or padding < 0 or dilation < 1 or room < 0:
-            return None
-        extents.append(room // stride + 1)
-    return extents
+def _places(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """How many places a kernel has in one dimension."""
+    room = extent + 2 * padding - dilation * (kernel - 1) - 1
+    require(stride >= 1 and padding >= 0 and dilation >= 1 and room >= 0)
+    return room // stride + 1
 
 
 for _count, _function in enumerate((torch.conv1d, torch.conv2d, torch.conv3d), 1):
@@ -294,68 +255,49 @@ for _count, _function in enumerate((torch.conv1d, torch.conv2d, torch.conv3d), 1
 
 @rule_of(F.layer_norm)
 def layer_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if kwargs or not 2 <= len(args) <= 5 or type(args[1]) not in (tuple, list):
-        return None
-    seen = spread(args[0], read)
-    x = None if seen is None else seen[0]
-    given, tail = (*args[2:], *(None, None, 1e-5)[len(args) - 2:]), tuple(args[1])
-    if x is None or not tail or x[1][-len(tail):] != tail or type(given[2]) is not float:
-        return None
-    return made(x[0], x[1], x[3]) if _weights(x, [(given[0], tail), (given[1], tail)], read) else None
+    require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) in (tuple, list))
+    x, _ = spread(args[0], read)
+    weight, bias, eps, tail = (*args[2:], *(None, None, 1e-5)[len(args) - 2:], tuple(args[1]))
+    require(tail and x[1][-len(tail):] == tail and type(eps) is float)
+    _weights(x, read, (weight, tail), (bias, tail))
+    return made(x[0], x[1], x[3])
 
 
 @rule_of(F.group_norm)
 def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if kwargs or not 2 <= len(args) <= 5 or type(args[1]) is not int or args[1] < 1:
-        return None
+    require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) is int and args[1] >= 1)
     x = dense(args[0], read)
-    given = (*args[2:], *(None, None, 1e-5)[len(args) - 2:])
-    if x is None or len(x[1]) < 3 or x[1][1] % args[1] or type(given[2]) is not float:
-        return None
-    if x[1].count(1):  # too few values in a group are an error
-        return None
-    return like(x) if _weights(x, [(given[0], x[1][1:2]), (given[1], x[1][1:2])], read) else None
+    weight, bias, eps = (*args[2:], *(None, None, 1e-5)[len(args) - 2:])
+    # Too few values in a group are an error.
+    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1])
+    _weights(x, read, (weight, x[1][1:2]), (bias, x[1][1:2]))
+    return made(x[0], x[1], x[3])
 
 
 @rule_of(F.embedding)
 def embedding(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if kwargs or not 2 <= len(args) <= 7:
-        return None
-    given = (*args[2:], *(None, None, 2.0, False, False)[len(args) - 2:])
+    require(not kwargs and 2 <= len(args) <= 7)
     index, weight = dense(args[0], read, frozenset({torch.int64, torch.int32})), dense(args[1], read)
-    if index is None or weight is None or index[3] != weight[3] or len(weight[1]) != 2:
-        return None
-    padding, largest, _, by_frequency, sparse = given
-    if largest is not None or by_frequency is not False or sparse is not False:
-        return None
-    if padding is not None and not (type(padding) is int and 0 <= padding < weight[1][0]):
-        return None
+    padding, largest, _, by_frequency, sparse = (*args[2:], *(None, None, 2.0, False, False)[len(args) - 2:])
+    require(index[3] == weight[3] and len(weight[1]) == 2)
+    require(largest is None and by_frequency is False and sparse is False)
+    require(padding is None or type(padding) is int and 0 <= padding < weight[1][0])
     return made(weight[0], (*index[1], weight[1][1]), weight[3])
 
 
 @rule_of(torch.cat)
 def cat(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if len(args) == 1 and list(kwargs) == ["dim"]:
-        parts, dim = args[0], kwargs["dim"]
-    elif len(args) in (1, 2) and not kwargs:
-        parts, dim = args[0], args[1] if len(args) == 2 else 0
-    else:
-        return None
-    if type(parts) not in (tuple, list) or not parts or type(dim) is not int:
-        return None
-    layouts = [dense(part, read, _FLOATS | _INTEGERS) for part in parts]
-    first = layouts[0]
-    if first is None or not same_place(first, *layouts):
-        return None
+    require(len(args) + len(kwargs) in (1, 2) and args and (not kwargs or list(kwargs) == ["dim"]))
+    parts, dim = args[0], kwargs.get("dim", 0) if len(args) == 1 else args[1]
+    require(type(parts) in (tuple, list) and parts and type(dim) is int)
+    first, *others = [dense(part, read, _FLOATS | _INTEGERS) for part in parts]
+    require(same_place(first, *others))
     rank = len(first[1])
     dim = dim + rank if dim < 0 else dim
-    if not 0 <= dim < rank:
-        return None
+    require(0 <= dim < rank)
     size = list(first[1])
-    for layout in layouts[1:]:
-        other = layout[1]  # type: ignore[index]
-        if len(other) != rank or other[:dim] != first[1][:dim] or other[dim + 1:] != first[1][dim + 1:]:
-            return None
+    for _, other, *_ in others:
+        require(len(other) == rank and other[:dim] == first[1][:dim] and other[dim + 1:] == first[1][dim + 1:])
         size[dim] += other[dim]
     return made(first[0], tuple(size), first[3])
 
@@ -372,23 +314,20 @@ def _holds_fake(value: object) -> bool:
 
 
 def view(func: Callable[..., Any]) -> Rule:
-    """What a view looks like does not depend on the device: torch makes it, of a tensor without memory."""
+    """The layout of a view does not depend on the device: torch makes one of a tensor without memory."""
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-        if not args or type(args[0]) is not FakeTensor or _holds_fake(args[1:]) or _holds_fake(tuple(kwargs.values())):
-            return None
+        require(args and type(args[0]) is FakeTensor and not _holds_fake((*args[1:], *kwargs.values())))
         dtype, size, stride, device, _ = read(args[0])
-        if device.type not in _DEVICES:
-            return None
+        require(device.type in _DEVICES)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             base = torch.empty_strided(size, stride, dtype=dtype, device="meta")
             try:
                 result = func(base, *args[1:], **kwargs)
             except Exception:  # FakeTensor words the error
-                return None
+                raise Unsure from None
             parts = (result,) if type(result) is torch.Tensor else result
-            if type(parts) is not tuple or any([part is base or type(part) is not torch.Tensor for part in parts]):
-                return None
+            require(type(parts) is tuple and all([part is not base and type(part) is torch.Tensor for part in parts]))
             layouts = [(part.dtype, tuple(part.shape), part.stride(), device, False) for part in parts]
             viewed = [0] if parts and parts[0].untyped_storage()._cdata == base.untyped_storage()._cdata else []
         return (None, layouts[0], *viewed) if type(result) is torch.Tensor else (tuple, layouts, *viewed)
@@ -402,17 +341,15 @@ for _name in _VIEWS:
 for _function in (torch.Tensor.view, torch.Tensor.expand, torch.Tensor.contiguous, torch.Tensor.float,
                   torch.Tensor.unflatten):
     rule_of(_function)(view(_function))
+_item = view(operator.getitem)
 
 
 @rule_of(operator.getitem, torch.Tensor.__getitem__)
 def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    if len(args) != 2:
-        return None
+    require(len(args) == 2)
     parts = args[1] if type(args[1]) is tuple else (args[1],)
-    return _item(args, kwargs, read) if all([type(part) in _PLACES for part in parts]) else None
-
-
-_item = view(operator.getitem)
+    require(all([type(part) in _PLACES for part in parts]))
+    return _item(args, kwargs, read)
 
 
 # ---------------------------------------------------------------------- recurrent layers
@@ -420,57 +357,45 @@ _item = view(operator.getitem)
 
 def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],
                      kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """The results of a recurrent layer on fakes; None where torch has to be asked."""
+    """Fakes like the results of a recurrent layer; None for other functions and where no rule is sure.
+
+    Torch's rule for fakes takes such a call apart step by step: slow, and the sequence length becomes a constant.
+    """
     gates = _GATES.get(id(function))
-    if gates is None or len(args) > len(NAMES):
+    try:
+        return None if gates is None else _results_of_layer(gates, args, kwargs)
+    except Unsure:
         return None
+
+
+def _results_of_layer(gates: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     given = dict(zip(NAMES, args, strict=False)) | kwargs
-    if set(given) != set(NAMES):
-        return None
-    states = given["hx"] if function is torch.lstm else [given["hx"]]
-    if not _is_everyday(given, states):
-        return None
-    sequence, weights, ways = given["input"], given["params"], 2 if given["bidirectional"] else 1
+    require(len(args) <= len(NAMES) and set(given) == set(NAMES))
+    sequence, weights, states = given["input"], given["params"], given["hx"] if gates == 4 else [given["hx"]]
+    flags = [given[name] for name in ("has_biases", "train", "bidirectional", "batch_first")]
+    require(all(type(flag) is bool for flag in flags) and type(given["num_layers"]) is int and given["num_layers"] >= 1
+            and all(type(each) in (list, tuple) for each in (states, weights)))
+    tensors = [sequence, *states, *weights]
+    require(all(type(each) is FakeTensor for each in tensors) and all(each.dim() == 3 for each in (sequence, *states)))
+    require(sequence.dtype in _FLOATS and sequence.device.type in _DEVICES and sequence.layout is torch.strided
+            and all((one.dtype, one.device, one.layout) == (other.dtype, other.device, other.layout)
+                    for one, other in pairwise(tensors)) and not torch.is_autocast_enabled(sequence.device.type))
+    ways = 2 if given["bidirectional"] else 1
     layers = given["num_layers"] * ways
     batch, time = (0, 1) if given["batch_first"] else (1, 0)
     hidden, width = states[-1].size(2), states[0].size(2)  # the state that is kept, and the one that is handed on
-    share = _weights_of_a_layer(gates, hidden, width, given["has_biases"], sequence.size(2), ways, given["num_layers"])
-    expected = [*share, *((layers, sequence.size(batch), state.size(2)) for state in states)]
-    found = [tuple(each.shape) for each in (*weights, *states)]
-    if not _same(found, expected) or not all(statically_known_true(sequence.size(dim) >= 1) for dim in (0, 1)):
-        return None
+    sizes: list[tuple[Any, ...]] = []  # of all weights, layer by layer and way by way
+    for number in range(layers):
+        sizes += [(gates * hidden, sequence.size(2) if number < ways else width * ways), (gates * hidden, width)]
+        sizes += [(gates * hidden,), (gates * hidden,)] if given["has_biases"] else []
+        sizes += [(width, hidden)] if gates == 4 and not _same(hidden, width) else []
+    sizes += [(layers, sequence.size(batch), state.size(2)) for state in states]
+    require(_same([tuple(each.shape) for each in (*weights, *states)], sizes)
+            and all(statically_known_true(sequence.size(dim) >= 1) for dim in (0, 1)))
     made = _Layer.apply(  # type: ignore[no-untyped-call]
         (sequence.size(time), sequence.size(batch), width * ways), [tuple(state.shape) for state in states],
         sequence, *states, *weights)
     return (made[0].transpose(0, 1) if given["batch_first"] else made[0], *made[1:])
-
-
-def _is_everyday(given: dict[str, Any], states: Any) -> bool:
-    flags = [given[name] for name in ("has_biases", "train", "bidirectional", "batch_first")]
-    if not all(type(flag) is bool for flag in flags) or type(given["num_layers"]) is not int \
-            or given["num_layers"] < 1 or not all(type(each) in (list, tuple) for each in (states, given["params"])):
-        return False
-    tensors = [given["input"], *states, *given["params"]]
-    if not all(type(each) is FakeTensor for each in tensors) or given["input"].dim() != 3 \
-            or not all(state.dim() == 3 for state in states):
-        return False
-    first = given["input"]
-    return first.dtype in _FLOATS and first.device.type in ("cpu", "cuda") and first.layout is torch.strided \
-        and all((one.dtype, one.device, one.layout) == (other.dtype, other.device, other.layout)
-                for one, other in pairwise(tensors)) \
-        and not torch.is_autocast_enabled(first.device.type)
-
-
-def _weights_of_a_layer(gates: int, hidden: Any, width: Any, biased: bool, features: Any, ways: int, layers: int
-                        ) -> list[tuple[Any, ...]]:
-    """The sizes of all weights, layer by layer and way by way."""
-    sizes: list[tuple[Any, ...]] = []
-    for layer in range(layers):
-        for _ in range(ways):
-            sizes += [(gates * hidden, features if layer == 0 else width * ways), (gates * hidden, width)]
-            sizes += [(gates * hidden,), (gates * hidden,)] if biased else []
-            sizes += [(width, hidden)] if gates == 4 and not _same(hidden, width) else []
-    return sizes
 
 
 def _same(one: Any, other: Any) -> bool:
