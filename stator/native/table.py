@@ -105,10 +105,7 @@ def name_of(row: Row) -> str:
 
 
 def unlisted(owner: types.ModuleType | type) -> list[str]:
-    """The C callables and attributes of a module, or of one C type, that have no row.
-
-    The methods of a module's C types count; Python classes do not: they are interpreted.
-    """
+    """The C callables and attributes of a module, or of one C type, that have no row."""
     missing = []
     for name, value in rows_declare.c_members(owner):
         if lookup(value) is None:  # a module may export a bound method, such as random.random

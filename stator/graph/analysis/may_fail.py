@@ -262,10 +262,7 @@ def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node,
 
 
 def keep_checks(graph: fx.Graph) -> None:
-    """Operators without a result only check: have FX keep their overloads in the graphs that compilers make.
-
-    FX knows some of them: `_assert_async.msg`, and not `_assert_async`.
-    """
+    """Have FX keep operators without a result (`_assert_async`): they only check."""
     for node in graph.nodes:
         if node.op == "call_function" and not node.users and not writes(node):
             packet = getattr(torch.ops.aten, operator_name(node.target) or "-", None)

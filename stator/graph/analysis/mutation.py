@@ -23,9 +23,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# ---------------------------------------------------------------------- running statistics
-
-
 _FLAGS = ("training", "use_input_stats", "updates")
 _PARTS = ("running_mean", "running_var")
 _NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters, whether it updates unless told
@@ -327,10 +324,7 @@ def written_storages(node: fx.Node) -> set[int]:
 
 
 def operator_name(target: Any) -> str:
-    """`add_` of Tensor.add_, torch.ops.aten.add_ and torch.ops.aten.add_.Tensor; "" where the callable is not torch's.
-
-    Names tell how operators of torch behave; a function of the user may be called like any of them.
-    """
+    """`add_` of Tensor.add_ and torch.ops.aten.add_.Tensor; "" for a function of the user, whatever its name."""
     if type(target) is str:
         return target
     if isinstance(target, (OpOverload, OpOverloadPacket)):
@@ -352,10 +346,7 @@ def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: objec
 
 
 def is_repeatable(node: fx.Node) -> bool:
-    """Whether nobody can see that a node ran twice, once its writes and random streams are undone.
-
-    Operators of torch itself are; custom operators, collectives, prints and functions of the user are not.
-    """
+    """Whether a node may run twice: not custom operators, collectives, prints and functions of the user."""
     return node.op != "call_function" or UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
 
 

@@ -55,10 +55,7 @@ def address_of(tensor: torch.Tensor) -> int:
 
 
 def awaits_history(tensor: torch.Tensor) -> bool:
-    """Whether a view is a leaf only until it is used: its base was written to, and autograd has not made its history.
-
-    `is_leaf` and `grad_fn` make it.  A write of another shape fails in any case: first of all for a leaf.
-    """
+    """Whether autograd has still to make the history of a view whose base was written to; `is_leaf` would make it."""
     with torch._C.DisableTorchFunction():
         if not tensor.requires_grad or not tensor._is_view() or not tensor._base.requires_grad:
             return False
@@ -103,20 +100,13 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def sharing_candidates(inputs: list[Any], given: list[Any], written: set[Any], read: set[Any],
                        in_order: bool) -> list[Any]:
-    """The inputs of a trace whose storages are compared, by their nodes `written` and `read`.
-
-    given: those that the graph gets.  read: those whose values the trace has looked at.  Members of modules count for
-    a graph that runs in order only where the one meets the other: it writes wherever the tensors lie.
-    """
+    """The inputs whose storages are compared; members of modules count in order only where a write meets a read."""
     own = {each.node for each in given}
     found = [each for each in inputs if is_dense(each.tensor) and (each.node in own or each.node in read)]
     if in_order:
         found = [each for each in found
                  if not is_member(each.source) or each.node in read or read and each.node in written]
     return found if any(each.node in written for each in found) else []
-
-
-# ---------------------------------------------------------------------- overlapping writes
 
 
 class Overlaps:
@@ -264,9 +254,6 @@ def _digits(offset: int, dims: list[tuple[int, int]], strides: list[int]) -> lis
     return found
 
 
-# ---------------------------------------------------------------------- inputs
-
-
 def overlapping_inputs(inputs: Iterable[Any], written: set[int]) -> bool:
     """Whether two inputs overlap on one of the storages that a graph writes to."""
     by_storage: dict[int, list[Any]] = {}
@@ -276,9 +263,6 @@ def overlapping_inputs(inputs: Iterable[Any], written: set[int]) -> bool:
     with torch._C.DisableTorchFunction():
         return any(may_overlap(fake, other) for storage in written.intersection(by_storage)
                    for number, fake in enumerate(by_storage[storage]) for other in by_storage[storage][:number])
-
-
-# ---------------------------------------------------------------------- results of captured branches
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,9 +94,6 @@ def _spelled(value: Any) -> Any:
     return _DTYPE_OF.get(value, value) if type(value) is type else value
 
 
-# ---------------------------------------------------------------------- frozen dataclasses
-
-
 def field_names(cls: type) -> tuple[str, ...] | None:
     """The fields of a frozen dataclass that is made of them and nothing else; None for any other class."""
     if type(cls) is not type:

@@ -95,10 +95,7 @@ class Stretch:
                                dict(node.meta)))
 
     def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], above: str | None, before: int) -> Play:
-        """Append the copies to the graph; `known` gets the copy of each node.
-
-        `above` takes the place of the first `before` characters of their stack traces; None: they stay as they are.
-        """
+        """Append copies to the graph and to `known`; `above` replaces the first `before` characters of stack traces."""
         play = Play(self, [known.get(each, each) for each in self.outer])
 
         def mapped(arguments: object) -> Any:

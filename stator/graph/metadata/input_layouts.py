@@ -70,9 +70,6 @@ def _is_spoken(cls: type) -> bool:
         and all(own.get("__hash__", torch.Tensor.__hash__) is torch.Tensor.__hash__ for own in entries)
 
 
-# ---------------------------------------------------------------------- plain inputs
-
-
 class PlainInputs:
     """The storages of one trace's inputs, and which of them have a fake of their own."""
 
@@ -118,8 +115,7 @@ class PlainInputs:
         return fake
 
     def alike(self, tensor: torch.Tensor, first: FakeTensor) -> FakeTensor | None:
-        """The fake of a tensor of which all that a guard compares is as it was of that behind `first`, a fake made
-        here; None where the rest is not."""
+        """The fake of a tensor with the guarded facts of `first`, a fake made here; None where others differ."""
         made, storage = self.made[id(first)], tensor.untyped_storage()
         address = storage.data_ptr()
         if address == 0 or storage.nbytes() != made[2] or not tensor.is_leaf or tensor._base is not None \
@@ -132,10 +128,7 @@ class PlainInputs:
 
 
 def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:
-    """An input for a tensor of the same class and metadata as that of another input.
-
-    `name` is the one that the graph has for the source.
-    """
+    """An input for a tensor of the class and metadata of another input; `name`: its name in the graph."""
     fake = None
     if id(first.fake) in recorder.plain_inputs.made and not recorder.wrappers.parts:
         with torch._C.DisableTorchFunction():

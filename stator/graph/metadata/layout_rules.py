@@ -302,9 +302,6 @@ def cat(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     return made(first[0], tuple(size), first[3])
 
 
-# ---------------------------------------------------------------------- views
-
-
 def _holds_fake(value: object) -> bool:
     if type(value) is tuple or type(value) is list:
         return any([_holds_fake(part) for part in value])
@@ -357,10 +354,7 @@ def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
 
 def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],
                      kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Fakes like the results of a recurrent layer; None for other functions and where no rule is sure.
-
-    Torch's rule for fakes takes such a call apart step by step: slow, and the sequence length becomes a constant.
-    """
+    """Fakes like the results of a recurrent layer, without its steps; None where no rule is sure."""
     gates = _GATES.get(id(function))
     try:
         return None if gates is None else _results_of_layer(gates, args, kwargs)

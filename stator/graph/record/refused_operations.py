@@ -93,10 +93,7 @@ class NoCopy(Exception):
 
 def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
                     error: Exception, class_of: Callable[[Any], type], inputs: Sequence[GraphInput]) -> Exception:
-    """The operation's own exception; a Break where the operation does not agree that it fails.
-
-    `class_of`: what the program takes a fake for, which is in the text too.  `inputs`: whose history fakes do not show.
-    """
+    """The operation's own exception; a Break where the operation accepts the call."""
     with fake_tensor.unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
             raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, inputs, contents), (args, kwargs)))

@@ -182,9 +182,6 @@ def parts_of(tensor: torch.Tensor) -> dict[str, Any]:
     return {name: getattr(tensor, name) for name in flatten(tensor)[0]}
 
 
-# ---------------------------------------------------------------------- what guards ask
-
-
 def flatten(tensor: torch.Tensor) -> tuple[list[str], Any]:
     with torch._C.DisableTorchFunction():
         names, context = tensor.__tensor_flatten__()

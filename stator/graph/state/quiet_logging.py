@@ -93,11 +93,7 @@ _LEVELS = _LoggerLevels()
 
 @contextlib.contextmanager
 def loggers_unchanged() -> Iterator[None]:
-    """Take back what a capture leaves in loggers: levels that `isEnabledFor` memoised, a handler that removed itself.
-
-    torch's handler of structured traces is detached without TORCH_TRACE: its first record reads source files and
-    imports modules, then the handler removes itself.
-    """
+    """Take back memoised levels of loggers, and keep torch's handler of structured traces from removing itself."""
     memos, sizes, version = _LEVELS.measure()
     handlers = trace_log.handlers
     idle = [each for each in handlers if type(each) is LazyTraceHandler and each.root_dir is None]
@@ -113,10 +109,7 @@ def loggers_unchanged() -> Iterator[None]:
 
 
 class Heard:
-    """Collect what a block warns of, instead of showing it; filters and registries of the program stay unread.
-
-    Where a filter makes exceptions of warnings, it still does.
-    """
+    """Collect the warnings of a block instead of showing them; filters that make exceptions of warnings still do."""
 
     __slots__ = ("said", "before", "always")
 
@@ -144,8 +137,7 @@ def muted(target: object, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) 
 
 
 def warnings_can_raise() -> bool:
-    """A pure reader for guards: whether some filter makes exceptions of warnings. The first that fits decides: behind
-    one that fits every warning, none is asked."""
+    """A pure reader for guards: whether some filter makes exceptions of warnings; the first that fits decides."""
     for action, message, category, module, line in warnings.filters:
         if action == "error":
             return True

@@ -31,9 +31,6 @@ from stator.graph.state.torch_state import C
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
 
-# ---------------------------------------------------------------------- ranges of random numbers
-
-
 _LOW, _HIGH = 0.0, 1.0  # what is drawn lies between them; that it is never 1 is left open, as dtypes round
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _COMPARED: dict[Any, str] = {
@@ -52,6 +49,9 @@ _HARMLESS = frozenset({C._set_grad_enabled})
 _OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
 _FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
 _MOST = 2**31
+
+
+# ---------------------------------------------------------------------- ranges of random numbers
 
 
 def decided(comparison: str, number: float) -> Any:
@@ -339,8 +339,7 @@ def map_scalars(arguments: Iterable[Any], change: Callable[[FakeTensor], Any], d
 
 
 def forget_constants(changed: Any, result: Any) -> None:
-    """FakeTensor computes with tensors whose values it knows, and takes a float that it does not know for NaN: what was
-    made or changed with such a float is not known."""
+    """Drop constants that FakeTensor has computed with an unbacked float, which it takes for NaN."""
     for fake in (*changed, *pytree.tree_leaves(result)):
         if type(fake) is FakeTensor:
             fake.constant = None
@@ -408,9 +407,6 @@ def _is_torch(target: object) -> bool:
         return False
     module = getattr(target, "__module__", None) or type(target).__module__
     return target is builtins.getattr or target is operator.getitem or str(module).partition(".")[0] in _MODULES
-
-
-# ---------------------------------------------------------------------- constants that compilers must not fold
 
 
 def hide_constants(graph: fx.Graph) -> None:

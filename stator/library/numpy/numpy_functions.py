@@ -205,9 +205,6 @@ def _holds_scalars(vm: VM, data: object) -> bool:
     return is_a(data, numpy.generic)
 
 
-# ---------------------------------------------------------------------- tensors as arrays
-
-
 @rule(torch.Tensor.numpy)
 def _numpy(vm: VM, tensor: Any, /, *, force: Any = False) -> Any:
     if force or type(tensor) is not FakeTensor:

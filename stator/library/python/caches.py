@@ -41,6 +41,8 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Key, Pinned
 
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+
 
 class KeepValue(Continuation):
     """The getter's value goes into the instance dict, then to whoever asked."""
@@ -121,7 +123,7 @@ class CachedValue(Continuation):
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         wrapper, key = self.call.wrapper, self.key
         pure = len(vm.effects.noted) == self.effects and fingerprint(vm.heap) == self.before
-        if pure and is_shared_value(value):  # a hit gives the same, so it need not be a miss
+        if pure and (is_constant(value) or is_a(value, type) or type(value) in _FUNCTIONS):  # a hit gives the same
             place = CallOf(Pinned(kept_or), (Pinned(wrapper), Pinned(key), Pinned(value)))
             vm.heap.guard(place, Kind.FRESH_CALL if is_constant(value) else Kind.ID, value)
         else:
@@ -144,11 +146,6 @@ def guard_absent(vm: VM, wrapper: object, key: object) -> None:
         vm.heap.guard(CallOf(Pinned(is_kept), (Pinned(wrapper), Pinned(key))), Kind.FRESH_CALL, False)
 
 
-def is_shared_value(value: object) -> bool:
-    """Whether it makes no difference to have made the value anew."""
-    return is_constant(value) or type(value) in (types.FunctionType, types.BuiltinFunctionType) or is_a(value, type)
-
-
 def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
     """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
     args, kwargs = _plain(vm, args, kwargs)
@@ -161,11 +158,10 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any
     key = key_of(wrapper, tuple(originals[:len(args)]), named, settings()["typed"])
     call = CacheUsed(wrapper, args, kwargs, None)
     fills = vm.caches.fills.get(id(wrapper), ())
-    if fills:  # what was there, and what the trace has put there, must still be there
-        place = CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills))))
+    if fills:  # earlier results, and those of the trace, must still be there
         if not has_room(wrapper, len(fills)):
             raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
-        vm.heap.guard(place, Kind.FRESH_CALL, True)
+        vm.heap.guard(CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills)))), Kind.FRESH_CALL, True)
     for known, value in fills:
         if same_key(known, key):
             vm.effects.noted.append(replace(call, value=value))

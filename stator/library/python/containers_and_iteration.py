@@ -96,9 +96,6 @@ def _view(vm: VM, callee: Any, mapping: Any, /) -> Any:
     return vm.native_unhooked(callee, (mapping,))
 
 
-# ---------------------------------------------------------------------- lists, at their end
-
-
 @rule(list.append, unread=True, unasked=True)
 def _append(vm: VM, items: Any, item: Any, /) -> Any:
     """Nothing of the list is looked at: how long it is, or what it holds, is no fact."""
@@ -135,9 +132,6 @@ def expose_slots(vm: VM, tracker: VariableTracker) -> None:
             continue
         if type(value) is Box:
             member.__set__(tracker.standin, value.force())
-
-
-# ---------------------------------------------------------------------- memoryviews
 
 
 @rule(memoryview)

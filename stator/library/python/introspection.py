@@ -161,9 +161,6 @@ rule(traceback.clear_frames)(
     lambda vm, tb: INTERPRETED if id(tb) in vm.heap.by_standin or type(tb) is not types.TracebackType else None)
 
 
-# ---------------------------------------------------------------------- installed packages
-
-
 @rule(importlib.util.find_spec)
 def _find_spec(vm: VM, name: Any, package: Any = None) -> Any:
     if type(name) is not str or type(package) not in (str, type(None)):

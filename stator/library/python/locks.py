@@ -43,19 +43,23 @@ def held_count(lock: Any) -> int:
     return 0 if found is None else int(found[1])
 
 
-def _state(vm: VM, lock: object) -> LockState | None:
-    return vm.locks.used.get(id(lock))
+def _methods(names: str) -> list[Any]:
+    return [cls.__dict__[name] for cls in (LOCK, RLOCK) for name in names.split() if name in cls.__dict__]
 
 
-def _is_fresh(vm: VM, lock: object) -> bool:
-    return id(lock) in vm.fresh
-
-
-def _acquire(vm: VM, lock: object, waits: bool) -> bool:
-    state = _state(vm, lock)
+@rule(*_methods("acquire acquire_lock __enter__"))
+def _acquire(vm: VM, callee: Any, lock: Any, /, *options: Any, **kwargs: Any) -> bool:
+    if id(lock) in vm.fresh:
+        if type(lock) is LOCK and getattr(lock, "locked")():
+            raise Break("SB018", "a lock that is taken twice")
+        return vm.native_unhooked(callee, (lock, *options), kwargs)
+    if any(type(value) not in (bool, int, float) for value in (*options, *kwargs.values())) \
+            or len(options) > 2 or set(kwargs) - {"blocking", "timeout"}:
+        raise Break("SB018", "a lock with unusual arguments")
+    state = vm.locks.used.get(id(lock))
     if state is not None:
         if state.depth and type(lock) is LOCK:
-            if not waits:
+            if not (options[0] if options else kwargs.get("blocking", True)):
                 return False
             raise Break("SB018", "a lock that is taken twice, which waits for ever")
         state.depth += 1
@@ -70,50 +74,28 @@ def _acquire(vm: VM, lock: object, waits: bool) -> bool:
     return True
 
 
-def _release(vm: VM, lock: object) -> None:
-    state = _state(vm, lock)
+@rule(*_methods("release release_lock __exit__"))
+def _release(vm: VM, callee: Any, lock: Any, /, *error: Any, **kwargs: Any) -> Any:
+    if id(lock) in vm.fresh:
+        return vm.native_unhooked(callee, (lock, *error), kwargs)
+    state = vm.locks.used.get(id(lock))
+    count = held_count(lock) if state is None else state.depth
+    if not count:
+        raise Break("SB018", "the release of a lock that is not held")
     if state is None:
-        count = held_count(lock)
-        if not count:
-            raise Break("SB018", "the release of a lock that is not held")
         source = vm.heap.source_of(lock)
         vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
         state = vm.locks.used[id(lock)] = LockState(lock, source, False, count, count)
         vm.heap.note_handled(lock)
-    if state.depth == 0:
-        raise Break("SB018", "the release of a lock that is not held")
     state.depth -= 1
-
-
-def _methods(names: str) -> list[Any]:
-    return [cls.__dict__[name] for cls in (LOCK, RLOCK) for name in names.split() if name in cls.__dict__]
-
-
-@rule(*_methods("acquire acquire_lock __enter__"))
-def _take(vm: VM, callee: Any, lock: Any, /, *options: Any, **kwargs: Any) -> bool:
-    if _is_fresh(vm, lock):
-        if type(lock) is LOCK and getattr(lock, "locked")():
-            raise Break("SB018", "a lock that is taken twice")
-        return vm.native_unhooked(callee, (lock, *options), kwargs)
-    if any(type(value) not in (bool, int, float) for value in (*options, *kwargs.values())) \
-            or len(options) > 2 or set(kwargs) - {"blocking", "timeout"}:
-        raise Break("SB018", "a lock with unusual arguments")
-    return _acquire(vm, lock, bool(options[0] if options else kwargs.get("blocking", True)))
-
-
-@rule(*_methods("release release_lock __exit__"))
-def _leave(vm: VM, callee: Any, lock: Any, /, *error: Any, **kwargs: Any) -> Any:
-    if _is_fresh(vm, lock):
-        return vm.native_unhooked(callee, (lock, *error), kwargs)
-    _release(vm, lock)
     return None
 
 
 @rule(*_methods("locked locked_lock _is_owned"))
-def _ask(vm: VM, callee: Any, lock: Any, /) -> bool:
-    if _is_fresh(vm, lock):
+def _is_held(vm: VM, callee: Any, lock: Any, /) -> bool:
+    if id(lock) in vm.fresh:
         return vm.native_unhooked(callee, (lock,))
-    state = _state(vm, lock)
+    state = vm.locks.used.get(id(lock))
     if state is not None:
         return state.depth > 0
     source, count = vm.heap.source_of(lock), held_count(lock)

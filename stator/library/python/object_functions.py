@@ -171,7 +171,6 @@ def _vars(vm: VM, cont: Any, obj: Any = MISSING, /) -> None:
     _try_load(vm, obj, "__dict__", OfVars(cont, MISSING, None))
 
 
-
 @rule(locals)
 def _locals(vm: VM) -> Any:
     if Strategy.KEPT_LOCALS in vm.turned_off:
@@ -228,18 +227,10 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
         vm.heap.expose_attributes(tracker)
     elif is_a(obj, (type, types.ModuleType)) and id(obj) not in vm.fresh:
         raise Break("SB005", "dir() of a class or module")
-    if find(vm, type(obj), "__dir__") is object.__dir__:
-        _guard_names_of_class(vm, type(obj))
-    return vm.native(dir, (obj,))
-
-
-def _guard_names_of_class(vm: VM, cls: type) -> None:
-    for base in ancestors(vm, cls):
+    for base in ancestors(vm, type(obj)) if find(vm, type(obj), "__dir__") is object.__dir__ else ():
         if is_mutable_class(base) and id(base) not in vm.fresh:
             vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(type.__dict__["__dict__"].__get__(base)))
-
-
-# ---------------------------------------------------------------------- identity
+    return vm.native(dir, (obj,))
 
 
 @rule(id, unasked=True)
@@ -315,13 +306,17 @@ def _method(vm: VM, value: object) -> Any:
     return type(found) if type(found).__hash__ is None else found  # pybind11's methods have no hash themselves
 
 
-def _of_the_users(vm: VM, value: object) -> Any:
+def _of_the_users(vm: VM, value: Any) -> Any:
     """A tuple or frozenset with the user's own objects in it, where they hash by their addresses."""
     method = _method(vm, value)
     if method in _BY_ADDRESS:
         return vm.guard_identity(value) if vm.heap.by_standin.get(id(value)) is not None else value
     if method in _BY_RECEIVER:
-        return _of_the_users_receiver(vm, value)
+        if vm.heap.by_standin.get(id(value.__self__)) is None:
+            return value
+        if type(value) is not types.MethodType:
+            raise Break("SB013", f"the hash of the method {value.__name__!r} of an object from outside")
+        return types.MethodType(value.__func__, vm.guard_identity(value.__self__))
     if method not in _BY_MEMBERS:
         return value
     members = list(raw_members(value))
@@ -329,16 +324,6 @@ def _of_the_users(vm: VM, value: object) -> Any:
     if all(new is old for new, old in zip(changed, members, strict=True)):
         return value
     return tuple(changed) if method is tuple.__hash__ else vm.native(frozenset, (changed,))
-
-
-def _of_the_users_receiver(vm: VM, method: Any) -> Any:
-    """A method of an object from outside, which hashes by its receiver's address."""
-    receiver = method.__self__
-    if vm.heap.by_standin.get(id(receiver)) is None:
-        return method
-    if type(method) is not types.MethodType:
-        raise Break("SB013", f"the hash of the method {method.__name__!r} of an object from outside")
-    return types.MethodType(method.__func__, vm.guard_identity(receiver))
 
 
 def _noted(vm: VM, value: object, number: int) -> int:

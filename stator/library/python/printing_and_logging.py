@@ -129,10 +129,7 @@ class Written:
 
 
 def takes_data(stream: Any) -> Any:
-    """A pure reader for guards: how a stream takes what is written, or None where it takes nothing as it should.
-
-    Written in C down to the file: a user's own code would see at what time it is called.
-    """
+    """A pure reader for guards: how a stream written in C down to the file takes data; None where it does not."""
     cls = type(stream)
     if cls not in _TEXT + _BYTES or stream.closed or not stream.writable():
         return None

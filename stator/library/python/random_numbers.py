@@ -30,9 +30,6 @@ from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import Drawn, Pinned, Source
 
-# ---------------------------------------------------------------------- streams whose state the trace knows
-
-
 _SEEDS = (int, float, str, bytes)
 _PLAIN = (int, float, bool, type(None))
 _PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
@@ -50,16 +47,14 @@ _WHOLE = [function for function in _OF_NUMPY
           if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
+# ---------------------------------------------------------------------- streams whose state the trace knows
+
+
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
     if id(stream) in vm.random.known:
         return stream
     return vm.random.seeded.get(id(stream), (None, None))[1]
-
-
-def make_known(vm: VM, made: object) -> Any:
-    vm.random.known[id(made)] = made
-    return made
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
@@ -85,8 +80,7 @@ def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> Non
         raise Break("SB013", f"a random stream: {name}() where its order is seen", leave=random.__file__)
     known = known_stream(vm, stream)
     if known is None:
-        known = {random.Random: random.Random, numpy.random.RandomState: numpy.random.RandomState}[
-            type(vm.heap.original_of(stream))](0)
+        known = {each: each for each in (random.Random, numpy.random.RandomState)}[type(vm.heap.original_of(stream))](0)
     try:
         getattr(known, name)(*values)
     except Exception as error:
@@ -97,17 +91,14 @@ def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> Non
         vm.heap.note_handled(stream)
 
 
-def global_stream(vm: VM) -> Any:
-    """numpy's own stream, behind the functions of numpy.random."""
-    return vm.heap.adopt(numpy.random.mtrand._rand, Pinned(numpy.random.mtrand._rand))
-
-
 @rule(random.Random, numpy.random.RandomState, numpy.random.default_rng)
 def _make_stream(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     values = specialise_deep(vm, args)
     if kwargs or len(values) != 1 or type(values[0]) not in _SEEDS:
         raise Break("SB013", f"a random stream: {callee.__name__}() without a number to begin from")
-    return make_known(vm, vm.native_unhooked(callee, values))
+    made = vm.native_unhooked(callee, values)
+    vm.random.known[id(made)] = made
+    return made
 
 
 refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, code="SB013",
@@ -261,15 +252,12 @@ def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: o
     if type(example) is float:
         return (0.0, 1.0) if name in ("random", "rand", "random_sample") and not values and not named else \
             (float(min(values)), float(max(values))) if name == "uniform" and len(values) == 2 and not named else None
-    if name == "randint" and not named and len(values) in (1, 2):
-        low, high = (0, values[0]) if len(values) == 1 else values
-        return low, high
     if name == "getrandbits" and values[0] <= 62:
         return 0, (1 << values[0]) - 1
-    if name == "randrange" and not named and len(values) in (1, 2):
-        low, high = (0, values[0]) if len(values) == 1 else values
-        return low, high - 1
-    return None
+    if name not in ("randint", "randrange") or named or len(values) not in (1, 2):
+        return None
+    low, high = (0, values[0]) if len(values) == 1 else values
+    return low, high - (name == "randrange")
 
 
 @suspending_rule(*[getattr(random.Random, name) for name in _PYTHON],
@@ -304,7 +292,8 @@ def _set(vm: VM, callee: Any, /, self: Any, *args: Any, **kwargs: Any) -> None:
 
 @rule(numpy.random.seed)
 def _seed_numpy(vm: VM, /, *args: Any, **kwargs: Any) -> None:
-    set_known(vm, numpy.random.RandomState.seed, global_stream(vm), args, kwargs)
+    stream = numpy.random.mtrand._rand  # behind the functions of numpy.random
+    set_known(vm, numpy.random.RandomState.seed, vm.heap.adopt(stream, Pinned(stream)), args, kwargs)
 
 
 @rule(random.Random.getstate)

@@ -68,9 +68,6 @@ def _format(vm: VM, cont: Any, text: Any, /, *args: Any, **kwargs: Any) -> None:
     vm.call(string.Formatter.vformat, (string.Formatter(), text, args, kwargs), {}, cont)
 
 
-# ---------------------------------------------------------------------- re: functions around an inner cache
-
-
 @rule(re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer)
 def _run_pattern(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """`re` keeps a cache of compiled patterns, which nobody can observe."""
@@ -87,9 +84,6 @@ def _substitute(vm: VM, cont: Any, callee: Any, pattern: Any, *args: Any, **kwar
     values = {**dict(zip(("repl", "string", "count", "flags"), args, strict=False)), **kwargs}
     compiled = vm.native_unhooked(re.compile, (pattern, values.pop("flags", 0)))
     vm.call(getattr(compiled, callee.__name__), (), values, cont)
-
-
-# ---------------------------------------------------------------------- pickle
 
 
 def check_plain(vm: VM, value: Any, seen: dict[int, Any]) -> None:

@@ -116,7 +116,7 @@ def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
     return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
 
 
-def _check_class(vm: VM, obj: object, seen_type: type, cls: type, hook: str, argument: object) -> bool:
+def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argument: object) -> bool:
     if seen_type is cls:
         return True
     meta = type(cls)
@@ -139,8 +139,9 @@ def _check_class(vm: VM, obj: object, seen_type: type, cls: type, hook: str, arg
         if is_a(cls, abc.ABCMeta):
             guard_registrations(vm, cls, seen_type)
             return issubclass(seen_type, cls)
-        if meta is _TENSOR_TYPES:
-            return _is_of_tensor_type(obj, cls)
+        if meta is _TENSOR_TYPES:  # torch.FloatTensor: dtype, layout and device
+            device = "cuda" if cls.is_cuda else "xpu" if cls.is_xpu else "cpu"
+            return obj.dtype is cls.dtype and obj.layout is cls.layout and obj.device.type == device
         return cls in ancestors(vm, seen_type) if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     if is_a(cls, abc.ABCMeta):
         guard_registrations(vm, cls, seen_type)
@@ -165,12 +166,6 @@ def claimed_class(vm: VM, obj: object) -> Any:
             and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
         return None
     return vm.sync(lambda: load_attr(vm, obj, "__class__"))
-
-
-def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
-    """isinstance(x, torch.FloatTensor): a question about dtype, layout and device, which a fake answers as a fake."""
-    device = "cuda" if cls.is_cuda else "xpu" if cls.is_xpu else "cpu"
-    return bool(fake.dtype is cls.dtype and fake.layout is cls.layout and fake.device.type == device)
 
 
 def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
@@ -317,9 +312,6 @@ rule(property.__new__, property.__init__)(
     lambda vm, callee, /, *args, **kwargs: vm.native_unhooked(callee, args, kwargs))
 
 
-# ---------------------------------------------------------------------- class statements
-
-
 @rule(builtins.__build_class__)
 def _build_class(vm: VM, body: Any, name: Any, /, *original_bases: Any, metaclass: Any = None, **keywords: Any) -> Any:
     bases = _resolve_bases(vm, original_bases)
@@ -384,10 +376,7 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 
 
 def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
-    """A class may be registered with an abstract one later: whether it counts as its subclass is a fact.
-
-    Not how many registrations there are: a backend imports modules that register classes of their own.
-    """
+    """Guard whether a class counts as a subclass of an abstract one, which it may be registered with later."""
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
     if is_a(seen, type) and cls not in ancestors(vm, seen):
         reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc

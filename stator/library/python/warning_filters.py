@@ -93,8 +93,11 @@ class Recording:
         return str(vm.heap.scope(warnings.__dict__).read("defaultaction"))
 
     def warned(self, vm: VM, message: Any, category: Any, frame: Any, outward: int) -> None:
-        """A warning of the program's."""
-        globals_ = frame_globals(vm, frame)
+        """Record a warning of the program, raised in a frame of the user."""
+        at: Any = vm.frame
+        while at is not None and (at.code.co_filename != frame.filename or at.line != frame.line):
+            at = at.caller()
+        globals_ = None if at is None or at.func is None else at.func.__globals__
         if outward or globals_ is None or vm.heap.scope(warnings.__dict__).overlay:
             raise Break("SB006", f"{RECORDED} that point outside the captured code")
         if type(message) is not str or not is_a(category, type) or id(category) in vm.fresh or \
@@ -111,16 +114,6 @@ class Recording:
             instance = vm.call_sync(category, (message,))
             self.log.append(vm.call_sync(warnings.WarningMessage,
                                          (instance, category, frame.filename, frame.line, None, None, None)))
-
-
-def frame_globals(vm: VM, place: Any) -> dict[str, Any] | None:
-    """The namespace of the function of the trace that stands at a place of the user's."""
-    frame = vm.frame
-    while frame is not None:
-        if frame.code.co_filename == place.filename and frame.line == place.line:
-            return frame.func.__globals__ if frame.func is not None else None
-        frame = frame.caller()
-    return None
 
 
 def watch_list(vm: VM, log: list[Any]) -> None:

@@ -92,10 +92,7 @@ def apply_graphs(name: str, outputs: int, constant: object, kept: object, places
 
 
 def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any:
-    """The results of F.apply, recorded as one node; Unusual where the function is not of this kind.
-
-    `members` calls a method of the class; `as_outputs` gives fakes the history that the node gives its results.
-    """
+    """The results of F.apply, recorded as one node; `as_outputs` gives fakes the history of the node's results."""
     name = application.cls.__name__
     vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     inputs, ctx = application.inputs, application.ctx
@@ -296,7 +293,8 @@ def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: Any) -> None:
         return call_allowed(vm, apply_of(cls), inputs, {}, cont)
     application = begun(vm, cls, inputs)
     # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
-    if application.differentiable and vm.recorder.scope.enclosing is None and _overrides(vm, cls, "backward"):
+    if application.differentiable and vm.recorder.scope.enclosing is None \
+            and find(vm, cls, "backward") is not _SingleLevelFunction.__dict__["backward"]:
         try:
             return vm.give(traced(vm, application), cont)
         except Unusual:
@@ -313,10 +311,6 @@ def _instance(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
         raise Break("SB016", "an autograd function in flight, made by the program")
     return torch._C._FunctionBase.__new__(args[0])
-
-
-def _overrides(vm: VM, cls: type, name: str) -> bool:
-    return find(vm, cls, name) is not _SingleLevelFunction.__dict__[name]
 
 
 def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
@@ -344,9 +338,6 @@ def missing_defaults(vm: VM, cls: type, given: int) -> tuple[Any, ...]:
     function = getattr(forward, "__func__", forward)
     missing = function.__code__.co_argcount - given
     return function_defaults(vm, function)[-missing:] if missing > 0 else ()
-
-
-# ---------------------------------------------------------------------- without gradients
 
 
 def without_history(vm: VM, application: Application, output: object) -> Any:
@@ -423,10 +414,7 @@ def bound_apply(cls: Any, bound: dict[int, Any]) -> Any:
 
 
 def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bool]:
-    """Take forward's own nodes out of the graph again; placeholders and parts of earlier results stay.
-
-    Out: the storages that they write to, and whether all of them may run twice.
-    """
+    """Erase forward's own nodes; out: the storages that they write to, and whether all of them may run twice."""
     storages: set[int] = set()
     repeatable = True
     for node in reversed(list(recorder.graph.nodes)):

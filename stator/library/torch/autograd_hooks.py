@@ -45,14 +45,9 @@ A: Any = torch._C._autograd
 _LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
 _requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torch.Tensor.register_hook
 
-# ---------------------------------------------------------------------- functions that torch calls later
-
 
 def outside_callable(vm: VM, what: str, value: object, cells: list[Any] | None = None) -> Any:
-    """The user's own function, or one that is made alike; it is called by torch, later, as it is.
-
-    `cells` gets the variables of functions that were made inside, each with the value that it has now.
-    """
+    """The user's function, or one made alike, which torch calls later; `cells` gets its variables and their values."""
     tracker = vm.heap.tracker_of(value)
     if tracker is not None:
         vm.heap.guard(tracker.source, Kind.ID, tracker.original)
@@ -203,11 +198,7 @@ def require_pure(vm: VM, pack: Any, fake: FakeTensor) -> None:
 
 
 class HooksAround:
-    """Hooks of the program's around the call, on or not: they look at its objects while a graph runs.
-
-    Beside changes that are still to be written back, an operation that saves tensors breaks where they are on; where
-    they are not, that becomes a fact.
-    """
+    """Hooks on saved tensors around the call: where on, saving beside changes to be written back breaks."""
 
     def __init__(self, vm: VM, are_on: bool) -> None:
         self.vm, self.are_on = vm, are_on
@@ -255,9 +246,6 @@ def require_popped(vm: VM) -> None:
         raise refused(f"{HOOKS}, whose variables are assigned again", turn_off=HOOKS)
 
 
-# ---------------------------------------------------------------------- forbidding them
-
-
 def why_disabled(vm: VM) -> str | None:
     """What whoever has forbidden the hooks says; a fact, unless the program has done it itself."""
     message: str | None = A._saved_tensors_hooks_get_disabled_error_message()
@@ -284,9 +272,6 @@ def _enable(vm: VM) -> None:
     vm.torch_state.change(SAVED_HOOKS, (True, None), {})
 
 
-# ---------------------------------------------------------------------- hooks on tensors
-
-
 @dataclass(eq=False)
 class Hook:
     """A hook that the trace has registered."""
@@ -307,7 +292,7 @@ def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
     tracker = vm.heap.by_standin.get(id(self))
     accumulates = callee is torch.Tensor.register_post_accumulate_grad_hook
     if not wants_grad or accumulates and not leaf:
-        vm.native_unhooked(callee, (self, _unused))  # raises what eager raises
+        vm.native_unhooked(callee, (self, lambda grad: None))  # raises what eager raises
     registered = Hook(callee.__name__, self, hook, version)
     if tracker is None:
         if accumulates:
@@ -320,10 +305,6 @@ def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
     return handle
 
 
-def _unused(grad: object) -> None:
-    return None
-
-
 @rule(RemovableHandle.remove)
 def _remove(vm: VM, self: Any) -> Any:
     known = vm.autograd.hooks.get(id(self))
@@ -334,9 +315,6 @@ def _remove(vm: VM, self: Any) -> Any:
         hook.node.graph.erase_node(hook.node)
     vm.autograd.hooks[id(handle)] = (handle, None)  # removing it again does nothing
     return None
-
-
-# ---------------------------------------------------------------------- hooks in the graph
 
 
 def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
-from torch import fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
@@ -61,16 +60,13 @@ class Region:
         if writes_outside(nodes):
             raise Break("SB016", "a checkpoint of a function that changes tensors in place, which the backward pass "
                         "repeats")
-        if any(not self.keeps_stream and draws_random_numbers(node.target) or takes_stream(node) for node in nodes):
+        streams = [each for node in nodes for each in node.all_input_nodes
+                   if type(each.meta.get("example_value")) is torch.Generator or each.target is torch.Generator]
+        if streams or not self.keeps_stream and any(draws_random_numbers(node.target) for node in nodes):
             raise Break("SB016", "a checkpoint of a function that draws other random numbers in the backward pass")
         parts = value if type(value) is tuple else (value,)
         if self.reentrant and not all(type(part) is FakeTensor or is_constant(part) for part in parts):
             raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
-
-
-def takes_stream(node: fx.Node) -> bool:
-    return any(type(each.meta.get("example_value")) is torch.Generator or each.target is torch.Generator
-               for each in node.all_input_nodes)
 
 
 class EndOfRegion(Continuation):

@@ -28,8 +28,6 @@ from stator.strategy import Strategy
 
 BACKWARD = "a backward pass inside captured code"
 
-# ---------------------------------------------------------------------- "am I being compiled?"
-
 
 @rule(marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling,
       unasked=True)
@@ -50,9 +48,6 @@ rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, 
     lambda vm: False)
 
 
-# ---------------------------------------------------------------------- __torch_function__
-
-
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
       torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, unasked=True)
 def _has_torch_function_variadic(vm: VM, /, *values: Any) -> bool:
@@ -70,9 +65,6 @@ rule(torch._C._has_torch_function, torch.overrides.has_torch_function, unasked=T
     lambda vm, values, /: bool(vm.modes.active or overriding(vm, vm.collect(values))))
 
 
-# ---------------------------------------------------------------------- grad mode
-
-
 refuse(torch.Tensor.backward, torch.autograd.backward, code="SB016", detail=BACKWARD)
 
 
@@ -82,14 +74,8 @@ rule(torch.is_tensor, unasked=True)(lambda vm, obj, /: is_a(obj, torch.Tensor))
 suspending_rule(torch.Tensor.__hash__)(lambda vm, cont, self: vm.call(id, (self,), {}, cont))
 
 
-# ---------------------------------------------------------------------- another tracer in the same process
-
-
 def ignore_peer_bookkeeping() -> None:
-    """torch's own tracer, once used, patches nn.Module.__init__ to number modules; that is none of a program's doing.
-
-    Looked up in sys.modules at the start of each trace: Stator never imports it.
-    """
+    """Ignore the patch of nn.Module.__init__ by torch's own tracer, found in sys.modules, never imported."""
     module = sys.modules.get("torch._dynamo.mutation_guard")
     tracker = getattr(module, "GenerationTracker", None)
     tag = getattr(getattr(tracker, "tag", None), "__func__", None)

@@ -31,8 +31,6 @@ from stator.interp.vm import VM
 from stator.native.torch_ops import draws_inside
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
-# ---------------------------------------------------------------------- nodes of transforms
-
 
 def record(vm: VM, target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     """Run the node's target on the fakes, for real, and record it."""
@@ -127,9 +125,6 @@ def _replaced(args: tuple[Any, ...], fresh: Any, argnums: Any) -> tuple[Any, ...
     return tuple(changed)
 
 
-# ---------------------------------------------------------------------- grad
-
-
 @rule(eager_transforms.grad_and_value_impl)
 def _grad_and_value(vm: VM, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> Any:
     inner = Differentiated(vm, "grad", func, tuple(args), dict(kwargs), argnums, has_aux)
@@ -153,9 +148,6 @@ def grad_call(inner: Differentiated) -> Callable[..., Any]:
         grads, (value, aux) = run(*tensors)
         return (*grads, value, *aux)
     return grad_and_value
-
-
-# ---------------------------------------------------------------------- jvp
 
 
 @rule(eager_transforms._jvp_with_argnums)

@@ -193,9 +193,6 @@ def _on_tensors(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return vm.torch_call(callee, args, kwargs)
 
 
-# ---------------------------------------------------------------------- parameters and modules
-
-
 def require_plain(vm: VM, what: str) -> None:
     """Break where the graph could not be cut at this place."""
     recorder = vm.recorder
@@ -206,9 +203,6 @@ def require_plain(vm: VM, what: str) -> None:
     # Pieces must know which of their inputs share memory.
     if not recorder.backend.in_order:
         recorder.propagation.require_exact()
-
-
-# ---------------------------------------------------------------------- parameters
 
 
 @rule(torch.nn.Parameter)

@@ -273,9 +273,6 @@ def _associative_scan(vm: VM, combine: Any, xs: Any, more: Any = ()) -> Any:
     return perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands)
 
 
-# ---------------------------------------------------------------------- attention with functions of the program
-
-
 def number_of(query: Any) -> Any:
     """What stands for a batch, a head or a position: the functions get it as a tensor without dimensions."""
     with torch._C.DisableTorchFunction(), torch.no_grad():

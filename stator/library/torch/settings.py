@@ -110,18 +110,12 @@ def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return answer
 
 
-# ---------------------------------------------------------------------- readers
-
-
 @rule(C._ImperativeEngine.is_checkpoint_valid)
 def _is_checkpoint_valid(vm: VM, engine: Any, /) -> bool:
     """Whether the backward pass around the call, if there is one, goes to all leaves."""
     answer = torch.autograd._is_checkpoint_valid()
     vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
     return answer
-
-
-# ---------------------------------------------------------------------- older spellings
 
 
 @suspending_rule(*[getattr(C, name) for name in _OLDER if hasattr(C, name)])
@@ -170,15 +164,9 @@ def _exit(vm: VM, mode: Any, /, *error: Any) -> None:
 rule(C._InferenceMode.__dict__["__enter__"].__func__)(lambda vm, mode, /: None)
 
 
-# ---------------------------------------------------------------------- modes
-
-
 rule(C._len_torch_dispatch_stack)(lambda vm: 0)  # the tracer's own modes must not show, and there are no others
 # the tracer's own mode must not show
 rule(C._is_torch_function_mode_enabled, unasked=True)(lambda vm: bool(vm.modes.active))
-
-
-# ---------------------------------------------------------------------- process-wide defaults
 
 
 # ---------------------------------------------------------------------- the default device
@@ -228,9 +216,6 @@ def _set_default_device(vm: VM, device: Any) -> None:
     state.devices_at_start = len(state.devices)
 
 
-# ---------------------------------------------------------------------- deterministic algorithms
-
-
 def _set_deterministic(vm: VM, mode: object, warn_only: object, of_inductor: bool | None) -> None:
     if type(mode) is not bool or type(warn_only) is not bool:
         raise Break("SB006", "deterministic algorithms by what is no bool")
@@ -250,9 +235,6 @@ def _set_deterministic_algorithms(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     if len(args) != 1 or kwargs.keys() - {"warn_only"}:
         raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
     _set_deterministic(vm, args[0], kwargs.get("warn_only", False), torch_state.determinism()[2])
-
-
-# ---------------------------------------------------------------------- the default tensor type
 
 
 @suspending_rule(C._set_default_tensor_type)

@@ -95,9 +95,6 @@ def _new(vm: VM, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     return note_class(vm, vm.call_sync(torch.Tensor, args, kwargs), cls)
 
 
-# ---------------------------------------------------------------------- asking them
-
-
 @rule(DEFAULT.__func__)
 def _default_handler(vm: VM, cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): the operation, its tensors made `cls`."""

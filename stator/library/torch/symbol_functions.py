@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from typing import Any
 
@@ -72,14 +73,6 @@ def _check(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
     vm.give(None, cont)
 
 
-def _at_least(left: Any, right: Any) -> Any:
-    return left >= right
-
-
-def _at_most(left: Any, right: Any) -> Any:
-    return left <= right
-
-
 @rule(torch._check_is_size)
 def _check_is_size(vm: VM, i: Any, message: Any = None, *, max: Any = None) -> None:
     i = as_integer(i)
@@ -87,10 +80,10 @@ def _check_is_size(vm: VM, i: Any, message: Any = None, *, max: Any = None) -> N
         if i < 0 or max is not None and i > max:
             raise Break("SB003", "a check that fails")
         return
-    assume(vm, attempt(_at_least, i, 0), message)
+    assume(vm, attempt(operator.ge, i, 0), message)
     _advise_is_size(i)
     if max is not None:
-        assume(vm, attempt(_at_most, i, max), message)
+        assume(vm, attempt(operator.le, i, max), message)
 
 
 @suspending_rule(torch._check_tensor_all)

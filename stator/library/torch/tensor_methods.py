@@ -69,10 +69,7 @@ def _requires_grad(vm: VM, tensor: Any, /, requires_grad: Any = True) -> Any:
 
 @rule(_TensorBase.retain_grad)
 def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
-    """A node, at which compilers cut the graph: what they compile has one backward for all that is in it.
-
-    Where the tensor has been used, its gradient is what comes back from those uses, too: no compiler gets the graph.
-    """
+    """A node at which compilers cut the graph; no compiler gets a graph that has used the tensor already."""
     tracker = vm.heap.by_standin.get(id(fake))
     with torch._C.DisableTorchFunction():
         wants_grad = fake.requires_grad
@@ -198,9 +195,6 @@ def _random_between(vm: VM, tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
     options = {name: value for name, value in kwargs.items() if name not in names}
     drawn = vm.torch_call(torch.randint, (*bounds, tuple(tensor.shape)), {"device": tensor.device, **options})
     return vm.torch_call(_TensorBase.copy_, (tensor, drawn), None)
-
-
-# ---------------------------------------------------------------------- profiling ranges: names for a profiler
 
 
 # The range is not recorded: the operators inside it may be fused with others
