@@ -144,9 +144,7 @@ def c_members(owner: object) -> Iterator[tuple[str, Any]]:
 
 def optional_module(name: str) -> types.ModuleType:
     """The module, or an empty one where this Python or this machine lacks it: then it has no rows."""
-    if importlib.util.find_spec(name) is None:
-        return types.ModuleType(name)
-    return importlib.import_module(name)
+    return types.ModuleType(name) if importlib.util.find_spec(name) is None else importlib.import_module(name)
 
 
 def type_of(value: object) -> type:

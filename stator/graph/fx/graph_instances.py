@@ -209,9 +209,7 @@ class _Steps:
             return (dict, *[(key, self.value(item)) for key, item in value.items()])
         if cls is slice:
             return (slice, *[self.value(item) for item in (value.start, value.stop, value.step)])
-        if cls is float:
-            return (float, value.hex())
-        return (cls, value)
+        return (float, value.hex()) if cls is float else (cls, value)
 
     def layout(self, fake: FakeTensor) -> Layout:
         if fake.layout is not torch.strided:

@@ -417,9 +417,7 @@ class Recorder(InputRecorder):
             return True
         if is_a(result, torch.Tensor):
             raise Break("SB017", f"an operation that returned a {type(result).__name__}")
-        if is_a(result, (tuple, list)):
-            return any(self.holds_tensor(part) for part in result)
-        return False
+        return any(self.holds_tensor(part) for part in result) if is_a(result, (tuple, list)) else False
 
     def set_tuple_item(self, value: tuple[Any, ...], index: int, item: object) -> None:
         _hook.tuple_set_item(value, index, item)

@@ -162,9 +162,7 @@ def _as_given(class_of: Callable[[Any], type], inputs: Sequence[GraphInput], con
         return made
     if class_of(value) is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=value.requires_grad)
-    if value.requires_grad:
-        return _with_history(made, value, inputs)
-    return made
+    return _with_history(made, value, inputs) if value.requires_grad else made
 
 
 def _with_history(made: torch.Tensor, value: FakeTensor, inputs: Sequence[GraphInput]) -> torch.Tensor:

@@ -52,9 +52,7 @@ _WHOLE = [function for function in _OF_NUMPY
 
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
-    if id(stream) in vm.random.known:
-        return stream
-    return vm.random.seeded.get(id(stream), (None, None))[1]
+    return stream if id(stream) in vm.random.known else vm.random.seeded.get(id(stream), (None, None))[1]
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:

@@ -186,16 +186,12 @@ def _type(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
         if (posed := posed_class(vm.heap, args[0])) is not None:
             return posed
         return tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0])
-    if len(args) != 3:
-        return vm.native_unhooked(type, args, kwargs)
-    return new_class(vm, type, *args, kwargs)
+    return vm.native_unhooked(type, args, kwargs) if len(args) != 3 else new_class(vm, type, *args, kwargs)
 
 
 @rule(type.__new__)
 def _type_new(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    if len(args) != 4:
-        return vm.native_unhooked(type.__new__, args, kwargs)
-    return new_class(vm, *args, kwargs)
+    return vm.native_unhooked(type.__new__, args, kwargs) if len(args) != 4 else new_class(vm, *args, kwargs)
 
 
 def new_class(vm: VM, meta: type, name: Any, bases: Any, namespace: Any, kwargs: Any) -> Any:
@@ -244,9 +240,7 @@ def seen_class(vm: VM, obj: object) -> type:
     """The class that the program's own object has, behind a fake, an open number or a stand-in that poses."""
     if type(obj) is FakeTensor:
         return tensor_class(vm, obj)  # type: ignore[no-any-return]
-    if type(obj) in SYMBOLIC:
-        return python_type(obj)
-    return posed_class(vm.heap, obj) or type(obj)
+    return python_type(obj) if type(obj) in SYMBOLIC else posed_class(vm.heap, obj) or type(obj)
 
 
 @rule(type.mro)
@@ -294,9 +288,7 @@ def _super(vm: VM, /, *args: Any) -> Any:
     cls = read_cell(frame, slots[0])
     if cls is UNBOUND:
         raise Raised(RuntimeError("super(): empty __class__ cell"))
-    if type(first) is FakeTensor:
-        return super_of(vm, cls, first)
-    return vm.native_unhooked(super, (cls, first))
+    return super_of(vm, cls, first) if type(first) is FakeTensor else vm.native_unhooked(super, (cls, first))
 
 
 rule(isinstance, unread=True, unasked=True)(lambda vm, obj, cls, /: is_instance(vm, obj, cls))
