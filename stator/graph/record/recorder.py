@@ -213,6 +213,8 @@ class Recorder(InputRecorder):
         with self.services.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
+        if result is NotImplemented:  # torch's parser refused: nothing was run
+            return result
         if stream is not None:
             kwargs = {**kwargs, "generator": stream}
         if asked[0] is not args or asked[1] is not kwargs:
