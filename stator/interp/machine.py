@@ -29,10 +29,9 @@ from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import ShadowKind
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
-from stator.interp.handled_errors import any_cleans_up, caught_in, note
-from stator.interp.progress import LOOK_MASK, Progress
+from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
+from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.services import VM
-from stator.interp.state.mechanisms import Mechanisms
 from stator.interp.tracebacks import (
     FrameObjects,
     Place,
@@ -52,6 +51,7 @@ HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules thro
 
 
 DECLINED: dict[str, str] = {}  # opcodes that break, with their code
+_RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def op(handler: Handler) -> Handler:
@@ -147,7 +147,7 @@ class Machine(Mechanisms):
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
-        self.generators: Any = {}  # interpreted bodies, by id (see generator_frames)
+        self.generators: Any = {}  # interpreted bodies, by id (see generators)
         self.replay: Any = None  # of repeated structure, where the settings allow it
         self.frame_objects = FrameObjects()
         self.lines = Lines()
@@ -416,13 +416,13 @@ class Machine(Mechanisms):
         if line:
             node.meta[AT] = frame.instruction.offset
         if caught := above[4] | caught_in(frame, self.generators, self.heap.by_standin):
-            note(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
+            note_caught(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
         # An error is chained to the exception being handled, which a graph does not know.
         if self.generators and any_cleans_up(self.generators) or self.exc_state.topmost() is not None:
-            note(node, CLEANUP, False)
+            note_caught(node, CLEANUP, False)
 
     def caught(self) -> int:
-        """What the program might catch where it stands (see handled_errors)."""
+        """What the program might catch where it stands (see graph_errors)."""
         frame = self.frame
         if frame is None:
             return 0
@@ -436,9 +436,6 @@ class Machine(Mechanisms):
             if stack:
                 stop.filename, stop.line = stack[-1].filename, stack[-1].line
         self.pending = stop
-
-
-_RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def _callers(frame: Frame, vm: VM) -> tuple[Any, ...]:

@@ -12,11 +12,11 @@ from stator.code.instruction import Instruction
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.deferred_values import joined
 from stator.interp.frame import Frame, Raised
-from stator.interp.iteration.polyfills import Again, listed, some_listed
+from stator.interp.iteration import Again, listed, some_listed
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
+from stator.interp.noted_effects import joined
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread

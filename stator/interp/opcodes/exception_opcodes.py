@@ -18,6 +18,8 @@ from stator.interp.services import VM
 from stator.shapes.symbolic_values import python_type
 from stator.source import CallOf, Pinned
 
+_ABSENT = object()
+
 # ---------------------------------------------------------------------- raising
 
 
@@ -240,9 +242,6 @@ def MATCH_KEYS(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(None if values is None else tuple(values))
 
 
-_ABSENT = object()
-
-
 class _Absent(Continuation):
     __slots__ = ()
 
@@ -328,5 +327,3 @@ def _match_attr(vm: VM, subject: object, cls: type, name: str, seen: set[str], f
         return False
     found.append(value)
     return True
-
-

@@ -17,24 +17,25 @@ from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp import iteration
 from stator.interp.branches.assertions import take_for_granted
 from stator.interp.branches.captured_branches import capture_branch, truth_as_symbol
+from stator.interp.calls.allowed_calls import refuse_unlisted
 from stator.interp.calls.call_protocol import looks_itself
-from stator.interp.calls.refused_calls import refuse_unlisted
-from stator.interp.deferred_values import text_piece
 from stator.interp.frame import NULL, Continuation, Frame, Raised
-from stator.interp.iteration import polyfills
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import also, op
+from stator.interp.noted_effects import text_piece
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import delete_attr, store_attr
 from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load_attr, read_instance_dict
-from stator.interp.objects.items import delete_item, get_item, set_item
-from stator.interp.objects.membership import contains
+from stator.interp.objects.items import contains, delete_item, get_item, set_item
 from stator.interp.opcodes.building_opcodes import function_text, take
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC, DeferredText, is_unbacked, specialise
 from stator.shapes.varying_values import HELD_TYPES
+
+_FROM_GRAPH = SYMBOLIC | {FakeTensor}
 
 # ---------------------------------------------------------------------- operators
 
@@ -207,9 +208,6 @@ def pop_jump(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
     frame.stack.pop()
 
 
-_FROM_GRAPH = SYMBOLIC | {FakeTensor}
-
-
 @op
 def POP_JUMP_IF_FALSE(vm: VM, frame: Frame, instr: Instruction) -> None:
     pop_jump(vm, frame, instr, False)
@@ -358,7 +356,7 @@ def CALL_FUNCTION_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack = frame.stack
     named = instr.arg & 1
     if vm.is_python_iterable(stack[-1 - named]):
-        return vm.call_own(polyfills.listed, (stack.pop(-1 - named),), polyfills.Again(named))
+        return vm.call_own(iteration.listed, (stack.pop(-1 - named),), iteration.Again(named))
     kwargs = stack.pop() if named else None
     args = stack.pop()
     second, first = stack.pop(), stack.pop()
