@@ -47,34 +47,28 @@ from stator.strategy import Strategy
 Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)
 DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
-HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
-
-
+HANDLERS: dict[str, Handler] = {}  # by opname; filled by the modules of opcodes/
 DECLINED: dict[str, str] = {}  # opcodes that break, with their code
 _RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def op(handler: Handler) -> Handler:
     """Register a handler under the opcode it is named after, if the running version has it."""
-    if handler.__name__ in ALL_OPNAMES:
-        HANDLERS[handler.__name__] = handler
+    ops(**{handler.__name__: handler})
     return handler
 
 
-def also(name: str, handler: Handler) -> None:
-    """Register a handler under another opcode's name, if the running version has that opcode."""
-    if name in ALL_OPNAMES:
-        HANDLERS[name] = handler
+def ops(**handlers: Handler) -> None:
+    """Register handlers by opcode, those that the running version has."""
+    HANDLERS.update({name: handler for name, handler in handlers.items() if name in ALL_OPNAMES})
 
 
 def declined(code: str, *names: str) -> None:
-    """Opcodes that are known and break, with a code."""
-    known = [name for name in names if name in ALL_OPNAMES]
-    DECLINED.update(dict.fromkeys(known, code))
-    for name in known:
+    """Register opcodes that break, with their code."""
+    for name in ALL_OPNAMES.intersection(names):
         def handler(vm: VM, frame: Frame, instr: Instruction, name: str = name) -> None:
             raise Break(code, name)
-        HANDLERS[name] = handler
+        HANDLERS[name], DECLINED[name] = handler, code
 
 
 def program_of(unit: Any) -> list[tuple[Handler, Any]]:

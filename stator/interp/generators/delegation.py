@@ -411,25 +411,18 @@ def GET_YIELD_FROM_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 @op
 def GET_AWAITABLE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = frame.stack.pop()
-    if is_a(value, types.CoroutineType):
-        frame.stack.append(value)
+    value = frame.stack[-1]
+    body = None if is_a(value, types.CoroutineType) else vm.generators.get(id(value))
+    if is_a(value, types.CoroutineType) \
+            or body is not None and body.frame is not None and body.frame.code.co_flags & ITERABLE_COROUTINE:
         return
-    body = vm.generators.get(id(value))
-    if body is not None and body.frame is not None and body.frame.code.co_flags & ITERABLE_COROUTINE:
-        frame.stack.append(value)
-        return
+    frame.stack.pop()
     method = vm.find(type(value), "__await__")
     if method is vm.MISSING:
-        if instr.arg == 1:
-            text = f"'async with' received an object from __aenter__ that does not implement __await__: " \
-                   f"{type(value).__name__}"
-        elif instr.arg == 2:
-            text = f"'async with' received an object from __aexit__ that does not implement __await__: " \
-                   f"{type(value).__name__}"
-        else:
-            text = f"object {name_in_errors(type(value))} can't be used in 'await' expression"
-        raise Raised(TypeError(text))
+        method = {1: "__aenter__", 2: "__aexit__"}.get(instr.arg)
+        text = f"'async with' received an object from {method} that does not implement __await__: "
+        raise Raised(TypeError(text + type(value).__name__ if method else
+                               f"object {name_in_errors(type(value))} can't be used in 'await' expression"))
     vm.call(method, (value,))
 
 

@@ -25,7 +25,7 @@ from stator.heap.box import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
-from stator.interp.machine import also, declined, op
+from stator.interp.machine import declined, op, ops
 from stator.interp.objects.attributes import load_attr
 from stator.interp.services import VM
 from stator.source import Key, Pinned
@@ -34,54 +34,11 @@ builtins_import = builtins.__import__
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
                     for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
-# ---------------------------------------------------------------------- nothing at all
-
-
-@op
-def NOP(vm: VM, frame: Frame, instr: Instruction) -> None:
-    pass
-
-
-@op
-def RESUME(vm: VM, frame: Frame, instr: Instruction) -> None:
-    pass
-
-
-@op
-def PRECALL(vm: VM, frame: Frame, instr: Instruction) -> None:
-    pass
-
-
-# ---------------------------------------------------------------------- stack
-
-
-@op
-def POP_TOP(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.pop()
-
-
-@op
-def PUSH_NULL(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(NULL)
-
 
 @op
 def SWAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack, n = frame.stack, instr.arg
     stack[-1], stack[-n] = stack[-n], stack[-1]
-
-
-@op
-def COPY(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(frame.stack[-instr.arg])
-
-
-@op
-def LOAD_CONST(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(instr.argval)
-
-
-# ---------------------------------------------------------------------- locals and cells
 
 
 @op
@@ -100,9 +57,6 @@ def unbound_local(frame: Frame, slot: int) -> Raised:
     return Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
 
 
-also("LOAD_FAST_CHECK", LOAD_FAST)
-
-
 @op
 def STORE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
@@ -119,8 +73,7 @@ def DELETE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
 @op
 def MAKE_CELL(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.locals[instr.arg]
-    cell = types.CellType() if value is UNBOUND else types.CellType(value)
-    frame.locals[instr.arg] = cell
+    frame.locals[instr.arg] = types.CellType() if value is UNBOUND else types.CellType(value)
 
 
 @op
@@ -128,11 +81,6 @@ def COPY_FREE_VARS(vm: VM, frame: Frame, instr: Instruction) -> None:
     assert frame.func is not None
     for slot, cell in zip(frame.unit.free_slots, vm.closure_of(frame.func), strict=True):
         frame.locals[slot] = cell
-
-
-@op
-def LOAD_CLOSURE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(frame.locals[instr.arg])
 
 
 def read_cell(frame: Frame, slot: int) -> Any:
@@ -201,11 +149,6 @@ def LOAD_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 @op
-def STORE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.scope.write(instr.argval, frame.stack.pop())
-
-
-@op
 def DELETE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
     if frame.scope.read(instr.argval) is MISSING:
         raise name_error(instr.argval)
@@ -243,16 +186,6 @@ def push_name_or_global(vm: VM, frame: Frame, names: Any, name: str) -> None:
 
 
 @op
-def LOAD_CLASSDEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
-    push_name_or_cell(vm, frame, frame.names, instr.arg)
-
-
-@op
-def LOAD_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
-    push_name_or_global(vm, frame, frame.names, instr.argval)
-
-
-@op
 def STORE_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     if type(frame.names) is dict:
@@ -276,20 +209,9 @@ def SETUP_ANNOTATIONS(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 @op
-def LOAD_BUILD_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(builtins.__build_class__)
-
-
-@op
-def LOAD_ASSERTION_ERROR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(AssertionError)
-
-
-@op
 def IMPORT_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     fromlist, level = frame.stack.pop(), frame.stack.pop()
-    module = import_module(vm, frame, instr.argval, fromlist, level)
-    frame.stack.append(module)
+    frame.stack.append(import_module(vm, frame, instr.argval, fromlist, level))
 
 
 def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
@@ -339,9 +261,6 @@ class SubmoduleFallback(Continuation):
 def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
     module = frame.stack[-1]
     load_attr(vm, module, instr.argval, SubmoduleFallback(module, instr.argval))
-
-
-declined("SB011", "IMPORT_STAR", "PRINT_EXPR")
 
 
 def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
@@ -394,3 +313,23 @@ def is_installed(package: str) -> bool:
             return True  # built in, frozen, or nowhere: the import fails without running anything
         origin = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
     return origin is None or os.path.realpath(origin).startswith(_INSTALLED)
+
+
+def nothing(vm: VM, frame: Frame, instr: Instruction) -> None:
+    """NOP, RESUME, PRECALL."""
+
+
+ops(
+    NOP=nothing, RESUME=nothing, PRECALL=nothing, LOAD_FAST_CHECK=LOAD_FAST,
+    POP_TOP=lambda vm, frame, instr: frame.stack.pop(),
+    PUSH_NULL=lambda vm, frame, instr: frame.stack.append(NULL),
+    COPY=lambda vm, frame, instr: frame.stack.append(frame.stack[-instr.arg]),
+    LOAD_CONST=lambda vm, frame, instr: frame.stack.append(instr.argval),
+    LOAD_CLOSURE=lambda vm, frame, instr: frame.stack.append(frame.locals[instr.arg]),
+    LOAD_BUILD_CLASS=lambda vm, frame, instr: frame.stack.append(builtins.__build_class__),
+    LOAD_ASSERTION_ERROR=lambda vm, frame, instr: frame.stack.append(AssertionError),
+    STORE_GLOBAL=lambda vm, frame, instr: frame.scope.write(instr.argval, frame.stack.pop()),
+    LOAD_NAME=lambda vm, frame, instr: push_name_or_global(vm, frame, frame.names, instr.argval),
+    LOAD_CLASSDEREF=lambda vm, frame, instr: push_name_or_cell(vm, frame, frame.names, instr.arg),
+)
+declined("SB011", "IMPORT_STAR", "PRINT_EXPR")
