@@ -101,7 +101,7 @@ class Recorder(InputRecorder):
     def node_of(self, fake: FakeTensor) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
         node = self.nodes.get(id(fake))
-        if node is None or type(node) is Break:  # not to be used again (interp/tensors/data_assignments)
+        if node is None or type(node) is Break:  # not to be used again (interp/tensors/tensor_bookkeeping)
             raise node or Break("SB005", "a tensor that did not come through the recorder")
         if type(node) is tuple:
             parent, index = node

@@ -20,7 +20,7 @@ from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.objects.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
 from stator.interp.objects.class_attributes import load_type_attr
-from stator.interp.opcodes.data_opcodes import read_cell
+from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import DictOf, Pinned

@@ -9,15 +9,17 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
-from stator.interp.deferred_values import frozen, joined, text_of
 from stator.interp.frame import Raised
 from stator.interp.noted_effects import (
     Logged,
     Printed,
+    frozen,
+    joined,
     may_break,
     note,
     note_warning,
     pointed_at,
+    text_of,
     told_natively,
     written_in_python,
 )

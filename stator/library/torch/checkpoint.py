@@ -25,8 +25,8 @@ from stator.graph.autograd.autograd_histories import wants_grad
 from stator.graph.autograd.autograd_metadata import Remembered
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
+from stator.interp.mechanisms import fingerprints
 from stator.interp.rule_registry import suspending_rule
-from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
 from stator.library.torch.remade_functions import outside_callable

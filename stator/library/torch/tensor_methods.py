@@ -19,8 +19,8 @@ from stator.guards.guard import Kind
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import refuse, rule, suspending_rule
-from stator.interp.tensors.made_tensors import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
+from stator.interp.tensors.tensor_items import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.vm import VM
 from stator.library.torch.derivatives.autograd_boundaries import require_plain
 from stator.shapes.symbolic_values import SYMBOLIC

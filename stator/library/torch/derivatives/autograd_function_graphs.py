@@ -19,8 +19,7 @@ from stator.graph.record.subgraph import Subgraph
 from stator.graph.state.torch_state import without_grad
 from stator.guards.guard import is_constant
 from stator.heap.raw_access import instance_dict
-from stator.interp.branches.captured_branches import describe
-from stator.interp.branches.cond_operator import shares
+from stator.interp.branches.captured_branches import describe, shares
 from stator.interp.frame import Raised
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.vm import VM

@@ -26,12 +26,12 @@ from stator.guards.guard import is_constant
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.calls.allowed_calls import call_allowed
-from stator.interp.calls.binding import function_defaults
+from stator.interp.calls.call_protocol import function_defaults
 from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find, mro_of
-from stator.interp.outside_objects import is_outside
+from stator.interp.mechanisms import fingerprints
+from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
-from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.derivatives.autograd_function_graphs import Unusual, traced_apply
 from stator.settings import marks
