@@ -18,7 +18,7 @@ from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
-from stator.interp.effects_order import keep_order
+from stator.interp.graph_errors import keep_order
 from stator.interp.replay.layer_replay import Replay
 from stator.interp.suspend import restore
 from stator.interp.vm import VM

@@ -65,7 +65,7 @@ from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
 from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
-from stator.interp.tensors.data_assignments import ASSIGNED
+from stator.interp.tensors.tensor_bookkeeping import ASSIGNED
 from stator.interp.torch_function_protocol import guard_names, guard_slots
 from stator.library.torch.compiler_functions import BACKWARD
 from stator.settings import marks

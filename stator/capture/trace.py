@@ -36,8 +36,8 @@ from stator.host.own_code import OWN_FOLDER
 from stator.interp.calls import function_modes
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
+from stator.interp.mechanisms import undo
 from stator.interp.objects.attributes import tensor_class
-from stator.interp.state.mechanisms import undo
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM

@@ -18,6 +18,10 @@ from stator.code.instruction import CodeUnit, Instruction
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import data_dependent
 
+_WORDED = frozenset({TypeError, AttributeError, ValueError, IndexError, OverflowError})
+_MEANT = {"SymInt": "int", "SymFloat": "float", "SymBool": "bool", "FakeTensor": "Tensor"}
+_STAND_INS = re.compile(r"\b(?:SymInt|SymFloat|SymBool|FakeTensor)\b")
+
 
 class _Unbound:
     def __repr__(self) -> str:
@@ -59,11 +63,6 @@ def speak_of_values(exc: BaseException) -> bool:
     said = exc.args[0]
     exc.args = (_STAND_INS.sub(lambda found: _MEANT[found[0]], said),)
     return "FakeTensor" in said
-
-
-_WORDED = frozenset({TypeError, AttributeError, ValueError, IndexError, OverflowError})
-_MEANT = {"SymInt": "int", "SymFloat": "float", "SymBool": "bool", "FakeTensor": "Tensor"}
-_STAND_INS = re.compile(r"\b(?:SymInt|SymFloat|SymBool|FakeTensor)\b")
 
 
 class Finished(BaseException):

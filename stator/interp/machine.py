@@ -29,10 +29,9 @@ from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import ShadowKind
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
-from stator.interp.handled_errors import any_cleans_up, caught_in, note
-from stator.interp.progress import LOOK_MASK, Progress
+from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
+from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.services import VM
-from stator.interp.state.mechanisms import Mechanisms
 from stator.interp.tracebacks import (
     FrameObjects,
     Place,
@@ -48,33 +47,28 @@ from stator.strategy import Strategy
 Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)
 DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
-HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
-
-
+HANDLERS: dict[str, Handler] = {}  # by opname; filled by the modules of opcodes/
 DECLINED: dict[str, str] = {}  # opcodes that break, with their code
+_RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def op(handler: Handler) -> Handler:
     """Register a handler under the opcode it is named after, if the running version has it."""
-    if handler.__name__ in ALL_OPNAMES:
-        HANDLERS[handler.__name__] = handler
+    ops(**{handler.__name__: handler})
     return handler
 
 
-def also(name: str, handler: Handler) -> None:
-    """Register a handler under another opcode's name, if the running version has that opcode."""
-    if name in ALL_OPNAMES:
-        HANDLERS[name] = handler
+def ops(**handlers: Handler) -> None:
+    """Register handlers by opcode, those that the running version has."""
+    HANDLERS.update({name: handler for name, handler in handlers.items() if name in ALL_OPNAMES})
 
 
 def declined(code: str, *names: str) -> None:
-    """Opcodes that are known and break, with a code."""
-    known = [name for name in names if name in ALL_OPNAMES]
-    DECLINED.update(dict.fromkeys(known, code))
-    for name in known:
+    """Register opcodes that break, with their code."""
+    for name in ALL_OPNAMES.intersection(names):
         def handler(vm: VM, frame: Frame, instr: Instruction, name: str = name) -> None:
             raise Break(code, name)
-        HANDLERS[name] = handler
+        HANDLERS[name], DECLINED[name] = handler, code
 
 
 def program_of(unit: Any) -> list[tuple[Handler, Any]]:
@@ -147,7 +141,7 @@ class Machine(Mechanisms):
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
-        self.generators: Any = {}  # interpreted bodies, by id (see generator_frames)
+        self.generators: Any = {}  # interpreted bodies, by id (see generators)
         self.replay: Any = None  # of repeated structure, where the settings allow it
         self.frame_objects = FrameObjects()
         self.lines = Lines()
@@ -416,13 +410,13 @@ class Machine(Mechanisms):
         if line:
             node.meta[AT] = frame.instruction.offset
         if caught := above[4] | caught_in(frame, self.generators, self.heap.by_standin):
-            note(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
+            note_caught(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
         # An error is chained to the exception being handled, which a graph does not know.
         if self.generators and any_cleans_up(self.generators) or self.exc_state.topmost() is not None:
-            note(node, CLEANUP, False)
+            note_caught(node, CLEANUP, False)
 
     def caught(self) -> int:
-        """What the program might catch where it stands (see handled_errors)."""
+        """What the program might catch where it stands (see graph_errors)."""
         frame = self.frame
         if frame is None:
             return 0
@@ -436,9 +430,6 @@ class Machine(Mechanisms):
             if stack:
                 stop.filename, stop.line = stack[-1].filename, stack[-1].line
         self.pending = stop
-
-
-_RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def _callers(frame: Frame, vm: VM) -> tuple[Any, ...]:

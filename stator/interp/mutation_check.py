@@ -27,8 +27,8 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.frame import SavedExc
+from stator.interp.mechanisms import fingerprints
 from stator.interp.services import VM
-from stator.interp.state.mechanisms import fingerprints
 from stator.shapes.symbolic_values import SYMBOLIC
 
 _ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC
@@ -42,6 +42,10 @@ _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorTyp
 _HOLDERS = frozenset({types.MethodType, functools.partial, slice, types.MappingProxyType, types.CellType,
                       types.MethodWrapperType, torch.Size})
 _EMPTY = types.CellType()
+_SEEN_WHOLE = frozenset({
+    ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET, ShadowKind.OBJECT,
+    ShadowKind.CELL, ShadowKind.TUPLE, ShadowKind.VALUE,
+})
 
 
 class Unwatched(Exception):
@@ -186,12 +190,6 @@ def changed_state(vm: VM) -> ChangedState | None:
         except Unwatched:
             return None
     return ChangedState(tuple(known.items()), reached, held)
-
-
-_SEEN_WHOLE = frozenset({
-    ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET, ShadowKind.OBJECT,
-    ShadowKind.CELL, ShadowKind.TUPLE, ShadowKind.VALUE,
-})
 
 
 def _value_key(value: object) -> object:

@@ -18,8 +18,8 @@ from stator.code.decode import decode
 from stator.code.liveness import bound_locals, live_in_call, live_locals
 from stator.heap.box import NO_KEY, Box
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
-from stator.interp.generators.generator_bodies import ASYNC_GENERATOR
-from stator.interp.generators.generator_frames import (
+from stator.interp.generators.delegation import ASYNC_GENERATOR
+from stator.interp.generators.generators import (
     ADOPTED,
     RESUMABLE,
     adopted_body,

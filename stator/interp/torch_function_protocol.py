@@ -36,6 +36,9 @@ DISABLED: Any = torch._C._disabled_torch_function_impl
 DEFAULT: Any = torch.Tensor.__dict__[HANDLER]
 _SEQUENCES = (list, tuple)
 PLAIN = frozenset({FakeTensor, dict, set, slice, *CONSTANT_TYPES, *IDENTITY_TYPES})
+_SPACES = (torch, torch.nn.functional, torch.functional, torch.linalg, torch._C._nn)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+_OF_PROTOCOL = ("torch.overrides", "torch._C")  # has_torch_function and the like
 
 
 def handling_class(vm: VM, value: object) -> type | None:
@@ -186,9 +189,6 @@ def finds_patches(vm: VM, leaf: types.FunctionType) -> bool:
     return False
 
 
-_SPACES = (torch, torch.nn.functional, torch.functional, torch.linalg, torch._C._nn)
-
-
 @functools.cache
 def _names_in(leaf: types.FunctionType) -> tuple[frozenset[str], tuple[tuple[types.ModuleType, str], ...]]:
     """The methods of Tensor and the functions of torch that a function of torch may call, itself or through others."""
@@ -205,7 +205,3 @@ def _names_in(leaf: types.FunctionType) -> tuple[frozenset[str], tuple[tuple[typ
         pending += [value for value in (*found.values(), *inner)
                     if type(value) is types.FunctionType and value not in pending]
     return frozenset(methods), tuple(functions)
-
-
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-_OF_PROTOCOL = ("torch.overrides", "torch._C")  # has_torch_function and the like

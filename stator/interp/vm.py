@@ -21,38 +21,25 @@ from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of, name_in_errors
-from stator.interp import torch_function_protocol  # noqa: F401  (register handlers)
-from stator.interp.arrays.graph_scalars import items_of
+from stator.interp import torch_function_protocol
+from stator.interp.arrays.native_numpy import items_of
 from stator.interp.arrays.traced_numpy import concerns
-from stator.interp.calls import function_modes  # noqa: F401  (register handlers)
+from stator.interp.calls import function_modes
 from stator.interp.calls.call_protocol import Caller
 from stator.interp.calls.module_calls import ModuleCalls
-from stator.interp.calls.native_warnings import note_conversion
 from stator.interp.frame import Continuation, ExcState, Frame, Raised
-from stator.interp.generators import (
-    delegation,  # noqa: F401  (register handlers)
-    generators,  # noqa: F401  (register handlers)
-)
-from stator.interp.generators.generator_frames import Generators, walked_generator
-from stator.interp.iteration.iterator_protocol import IteratorOf, is_iterator
+from stator.interp.generators import delegation
+from stator.interp.generators.generators import Generators, walked_generator
+from stator.interp.iteration import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import Lines
+from stator.interp.mechanisms import LOOK_MASK, clear
+from stator.interp.noted_effects import note_conversion
 from stator.interp.objects.attributes import give_tensor_member, load_attr
 from stator.interp.objects.descriptors import adopt_entry, bind, call_special
-from stator.interp.objects.shown_names import guard_names_in
-from stator.interp.opcodes import (
-    async_opcodes,  # noqa: F401  (register handlers)
-    building_opcodes,  # noqa: F401  (register handlers)
-    data_opcodes,  # noqa: F401  (register handlers)
-    exception_opcodes,  # noqa: F401  (register handlers)
-    flow_opcodes,  # noqa: F401  (register handlers)
-    intrinsic_opcodes,  # noqa: F401  (register handlers)
-    name_opcodes,  # noqa: F401  (register handlers)
-    opcodes_since_312,  # noqa: F401  (register handlers)
-)
+from stator.interp.objects.object_texts import guard_names_in
+from stator.interp.opcodes import opcodes_since_312  # noqa: F401  (imports and registers all handlers)
 from stator.interp.opcodes.exception_opcodes import optional_attr, special_method
-from stator.interp.progress import LOOK_MASK
-from stator.interp.state.mechanisms import clear
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)

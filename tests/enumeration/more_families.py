@@ -139,6 +139,12 @@ def compressed_indices(subject: Subject) -> Iterator[Values]:
     yield by_type(subject, crow_indices=torch.tensor([0, 1, 3]), col_indices=torch.tensor([1, 0, 1]))
 
 
+@family(r"^aten::_convert_indices_from_coo_to_csr")
+def sorted_rows(subject: Subject) -> Iterator[Values]:
+    """Rows in order, below the size, not as many as outputs: the kernel checks nothing and would write beyond its output."""
+    yield by_type(subject, self=torch.tensor([0, 0, 1, 2, 2]), size=3)
+
+
 @family(r"^fsdp::")
 def sharded_copies(subject: Subject) -> Iterator[Values]:
     yield by_type(subject, tensor=ramp(3), data=ramp(3, start=9))

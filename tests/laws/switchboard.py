@@ -31,16 +31,16 @@ from stator.heap.heap import Heap
 from stator.heap.iterators import outside_iterators, peekable_iterators
 from stator.heap.memory_faces import Faces
 from stator.heap.tracker import ShadowKind
-from stator.interp import imports, noted_effects
+from stator.interp import noted_effects
 from stator.interp.arrays import native_numpy
 from stator.interp.branches import assertions
 from stator.interp.calls import native_calls
 from stator.interp.calls.call_protocol import Caller
 from stator.interp.calls.native_calls import NativeCaller
-from stator.interp.iteration.iterator_protocol import IteratorOf
+from stator.interp.iteration import IteratorOf
 from stator.interp.objects import assignment
-from stator.interp.opcodes import exception_opcodes
-from stator.interp.tensors import grad_flags, tensor_copies
+from stator.interp.opcodes import exception_opcodes, name_opcodes
+from stator.interp.tensors import tensor_bookkeeping, tensor_copies
 from stator.interp.vm import VM
 from stator.library.python import caches, contexts, random_numbers, types_and_classes, weak_references
 
@@ -156,7 +156,7 @@ SWITCHES = [
     Switch("changes of locks, streams and flags", without(Heap, "note_handled"),
            ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
             "flag_that_is_set_under_another_name")),
-    Switch("views of leaves", without(grad_flags, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
+    Switch("views of leaves", without(tensor_bookkeeping, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
     Switch("dicts that are parts of objects", without(state_names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without_item(write_back._CONTENTS, ShadowKind.LIST), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without_item(write_back._CONTENTS, ShadowKind.DICT), ("order_of_keys_written_back", "defaultdict_written")),
@@ -220,7 +220,7 @@ SWITCHES = [
     Switch("buffers that have views", without(holders_of_heap._hook, "is_exported", lambda buffer: False),
            ("buffer_resized_under_a_view", "buffer_that_comes_to_have_a_view")),
     Switch("lists under iterators", without(peekable_iterators, "refuse_changed"), ("outside_iterator_over_a_list_that_changes",)),
-    Switch("modules of the program load in order", without(imports, "is_installed", lambda name: True),
+    Switch("modules of the program load in order", without(name_opcodes, "is_installed", lambda name: True),
            ("module_loaded_inside",)),
     Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
     Switch("cached functions are pure", without(caches, "fingerprint", lambda heap: []), ("lru_cache",)),

@@ -12,7 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 import stator
-from stator.interp import runtime_asserts
+from stator.interp import graph_errors
 
 FLOATS, INTS = torch.arange(4.0), torch.arange(4)
 
@@ -109,5 +109,5 @@ def test_is_eager(function: Any, backend: str) -> None:
 
 @pytest.mark.parametrize("function", [truncated, integer])
 def test_assertions_of_their_own_are_noticed(function: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(runtime_asserts, "assert_in_graph", lambda vm, condition: expect_true(condition))
+    monkeypatch.setattr(graph_errors, "assert_in_graph", lambda vm, condition: expect_true(condition))
     assert differences(function, "eager")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stator.emit.services import Rebuilder
-from stator.interp.tensors.grad_flags import settle
+from stator.interp.tensors.tensor_bookkeeping import settle_flags
 
 
 @dataclass
@@ -19,7 +19,7 @@ class FlagLines:
 
 def write_flags(build: Rebuilder) -> FlagLines:
     lines = FlagLines([], [], [])
-    for flag in settle(build.vm):
+    for flag in settle_flags(build.vm):
         leaf = build.outside(build.heap.by_standin[id(flag.leaf)].source)
         put = f"{build.method('requires_grad_')}({leaf}, {{}})"
         if flag.entry is not flag.before:

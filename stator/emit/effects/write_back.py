@@ -32,8 +32,7 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.state_names import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
-from stator.interp.state.class_state import ClassState
-from stator.interp.state.library_state import ContextState, RandomState
+from stator.interp.mechanisms import ClassState, ContextState, RandomState
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.random_numbers import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths

@@ -9,7 +9,7 @@ from torch._tensor_str import PRINT_OPTS
 
 from stator.breaks import Break
 from stator.emit.services import Rebuilder
-from stator.interp.deferred_values import Moment
+from stator.interp.noted_effects import Moment
 from stator.shapes.symbolic_values import UNREAD, DeferredText
 
 
@@ -38,7 +38,7 @@ def write_text(build: Rebuilder, text: Any) -> str:
 
 def write_moment(build: Rebuilder, moment: Moment) -> str:
     """The tensor itself, or a copy made by the graph at that place: of one that may have been changed since, and of one
-    whose memory is exchanged after the graph (see interp/tensors/data_assignments)."""
+    whose memory is exchanged after the graph (see interp/tensors/tensor_bookkeeping)."""
     if _is_unchanged(build, moment):
         return build.value(moment.fake)
     known = build.output_index.get(id(moment))

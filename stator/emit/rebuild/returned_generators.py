@@ -9,7 +9,7 @@ from typing import Any
 
 from stator.emit.services import Rebuilder
 from stator.interp.frame import NULL, UNBOUND, SavedExc
-from stator.interp.generators.generator_frames import finish, mark_running, new_generator, stand
+from stator.interp.generators.generators import finish, mark_running, new_generator, stand
 
 
 def rebuild_generator(build: Rebuilder, value: Any) -> str:

@@ -37,7 +37,7 @@ from stator.heap.raw_access import instance_dict, items_in_order, raw_members, s
 from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.outside_objects import is_outside
+from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.python.random_numbers import remade_stream, state_of

@@ -30,8 +30,8 @@ from stator.graph.analysis.shared_memory import sharing_memory
 from stator.graph.fx.graph_modules import locate_errors
 from stator.graph.record.recorder import Recorder
 from stator.host.held_signals import raised_by_a_handler
-from stator.interp.generators.generator_frames import finish_running
-from stator.interp.runtime_asserts import as_program_exception
+from stator.interp.generators.generators import finish_running
+from stator.interp.graph_errors import as_program_exception
 from stator.library.python.random_numbers import restore_streams, saved_streams
 from stator.native.torch_ops import draws_inside
 from stator.strategy import Strategy

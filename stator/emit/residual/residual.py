@@ -40,8 +40,7 @@ from stator.graph.state.torch_state import drop_idle_settings, only_settings
 from stator.graph.values.known_values import hide_constants
 from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
-from stator.interp.tensors.data_assignments import settle as settle_data
-from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves
+from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settle_data
 from stator.interp.vm import VM
 from stator.library.python.random_numbers import saved_streams
 from stator.source import Drawn, Source

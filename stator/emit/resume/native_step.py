@@ -12,14 +12,7 @@ from typing import Any
 from stator.code.decode import decode
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import NULL, UNBOUND, Raised
-from stator.interp.generators.generator_frames import (
-    code_of,
-    finish,
-    mark_running,
-    new_generator,
-    stand,
-    standing,
-)
+from stator.interp.generators.generators import code_of, finish, mark_running, new_generator, stand, standing
 from stator.interp.suspend import FrameState
 
 

@@ -96,7 +96,7 @@ def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
 
 
 def fails_where_it_is_caught(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
-    """Whether a node may raise what the program might catch there (see interp/handled_errors)."""
+    """Whether a node may raise what the program might catch there (see interp/graph_errors)."""
     memory = Memory(shared)
     return any(CAUGHT in node.meta and is_caught(node) and node_may_fail(node, memory) for node in graph.nodes)
 

@@ -1,7 +1,7 @@
 """Numbers of the graph, computed by operators of their own.   k[:, end:end + 8], end a tensor  ->  stator::slice_bound
 
 In: the place where a slice begins or ends; a number that a tensor on the CPU holds plus one that is known; two floats
-that symbols would simplify (see interp/numbers/float_nodes).  Out: a number of the graph, or a float in a tensor.
+that symbols would simplify (see interp/numbers/float_arithmetic).  Out: a number of the graph, or a float in a tensor.
 
 As operations on tensors of one element, which these could be, a compiler for another device would have to make kernels
 for the CPU of them: Inductor then asks which instructions the CPU has, which takes it a minute.

@@ -82,7 +82,7 @@ class Recorder(InputRecorder):
     def node_of(self, fake: FakeTensor) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
         node = self.nodes.get(id(fake))
-        if node is None or type(node) is Break:  # not to be used again (interp/tensors/data_assignments)
+        if node is None or type(node) is Break:  # not to be used again (interp/tensors/tensor_bookkeeping)
             raise node or Break("SB005", "a tensor that did not come through the recorder")
         if type(node) is tuple:
             parent, index = node
@@ -194,6 +194,8 @@ class Recorder(InputRecorder):
         with self.services.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
+        if result is NotImplemented:  # torch's parser refused: nothing was run
+            return result
         if stream is not None:
             kwargs = {**kwargs, "generator": stream}
         if asked[0] is not args or asked[1] is not kwargs:

@@ -22,6 +22,10 @@ from stator.interp.tensors.tensor_bookkeeping import guard_offsets, guard_storag
 from stator.source import CallOf, Pinned
 
 LITERAL_LIMIT = 4096  # elements of an array of the trace that become a literal in the graph
+_DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
+    "complex64", "complex128")}
+_TORCH_DTYPES = {theirs: ours for ours, theirs in _DTYPES.items()}
 
 
 def shared_tensor(vm: VM, array: Any) -> Any:
@@ -126,12 +130,6 @@ def copied_tensor(vm: VM, array: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- arrays on the memory of tensors
-
-
-_DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
-    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-    "complex64", "complex128")}
-_TORCH_DTYPES = {theirs: ours for ours, theirs in _DTYPES.items()}
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:

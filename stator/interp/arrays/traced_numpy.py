@@ -41,6 +41,11 @@ _CLASSES = frozenset({int, float, bool, complex})
 _CONTAINERS = (tuple, list)
 _NO_VALUE = numpy._NoValue
 NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
+_MAKERS = (torch.as_tensor, torch.tensor, torch.asarray)
+_FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.linspace, torch.logspace, torch.eye)
+_FROM_PARTS = (numpy.array, numpy.asarray, numpy.asanyarray)
+_EXACT_NUMBERS = frozenset({torch.float32, torch.float64, torch.int64, torch.int32})
+_ITEMS = (operator.getitem, operator.setitem)
 
 
 def concerns(vm: VM, values: Iterable[Any], feeding: bool = True) -> bool:
@@ -184,10 +189,6 @@ class ExplicitTypes(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-_MAKERS = (torch.as_tensor, torch.tensor, torch.asarray)
-_FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.linspace, torch.logspace, torch.eye)
-
-
 def in_graph(vm: VM, compute: Any, name: str) -> Any:
     """Run torch's form natively: what it does to tensors is recorded."""
     try:
@@ -235,9 +236,6 @@ def _compute(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     if function is numpy.asanyarray:
         function = numpy.asarray
     return torch_forms.FUNCTIONS[id(function)](*given, **named)
-
-
-_FROM_PARTS = (numpy.array, numpy.asarray, numpy.asanyarray)
 
 
 def _stacked(vm: VM, parts: Sequence[Any]) -> Any:
@@ -359,13 +357,7 @@ def _operand(vm: VM, ufunc: Any, value: Any, dtype: numpy.dtype, place: int) -> 
     return tensor if tensor.dtype == target else tensor.to(target)
 
 
-_EXACT_NUMBERS = frozenset({torch.float32, torch.float64, torch.int64, torch.int32})
-
-
 # ---------------------------------------------------------------------- items
-
-
-_ITEMS = (operator.getitem, operator.setitem)
 
 
 def _is_basic(key: object) -> bool:

@@ -20,9 +20,9 @@ from stator.code.instruction import Instruction
 from stator.graph.analysis.may_fail import HANDLED
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.interp.frame import Frame
+from stator.interp.graph_errors import Assertion, promise_number
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
-from stator.interp.runtime_asserts import Assertion, promise_number
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.tracebacks import Place, place_of, places_from
@@ -37,6 +37,8 @@ _STRAIGHT = frozenset({
     "POP_TOP", "JUMP_FORWARD",
 })
 _LIMIT = 48  # instructions in a branch that only raises
+_PLAIN_INITS = frozenset({BaseException.__init__, Exception.__init__, ValueError.__init__, AssertionError.__init__,
+                          RuntimeError.__init__, TypeError.__init__, IndexError.__init__})
 
 
 def take_for_granted(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if: bool) -> bool | None:
@@ -152,7 +154,3 @@ def _made_on_a_copy(vm: VM, frame: Frame, index: int) -> BaseException | None:
     finally:
         vm.exc_state, vm.frame = state, current
     return None
-
-
-_PLAIN_INITS = frozenset({BaseException.__init__, Exception.__init__, ValueError.__init__, AssertionError.__init__,
-                          RuntimeError.__init__, TypeError.__init__, IndexError.__init__})

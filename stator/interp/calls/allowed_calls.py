@@ -1,9 +1,9 @@
-"""A call of a function that the user marked.   helper(x, Config(y, 3))  ->  a node that calls `helper`, or a constant
+"""Refused calls, and calls of functions that the user marked.   helper(x, Config(y, 3))  ->  a node that calls `helper`
 
-In: the function and what the program hands to it.  Out: one node; the function itself has run on fake tensors.  It is
-not interpreted, so it must not meet stand-ins of the user's objects: its arguments are tensors, constants, plain
-containers of them and frozen dataclasses, which a node of their own makes.  Functions among them are the user's very
-ones, guarded; a function that the program made holds values of the trace, and so does any other object: they break.
+A call is refused before its arguments are read: a disabled function, a C callable without a row.  A function that is
+allowed in the graph runs on fake tensors, and becomes one node.  It is not interpreted, so it must not meet stand-ins:
+its arguments are tensors, constants, plain containers of them, frozen dataclasses, and functions of the user, guarded.
+Any other object breaks, as it may hold values of the trace.
 """
 
 from __future__ import annotations
@@ -24,14 +24,71 @@ from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach
 from stator.host.value_kinds import is_a
+from stator.interp import iteration
 from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
+from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
+from stator.native.table import NativeClass, Row, lookup, name_of, receiver_split
+from stator.native.torch_ops import torch_leaf
+from stator.settings import marks, torch_marks
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Pinned
 
+C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+               types.MethodWrapperType, types.ClassMethodDescriptorType}
+_RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
+_NEEDS_RULE = {NativeClass.SPECIAL, NativeClass.WRAPPER, NativeClass.OUTSIDE_REF}
 _STATELESS = (type, enum.Enum, types.BuiltinFunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def refuse_disabled(fn: Callable[..., Any]) -> None:
+    """Break at a function or class that the user has marked with stator.disable, or torch's disallow_in_graph."""
+    mark = marks.disabled_mark(fn)
+    if mark is not None:
+        reason = f": {mark.reason}" if mark.reason else ""
+        raise Break("SB010", f"{fn.__qualname__} is disabled{reason}", untouched=True)
+    refuse_disallowed(fn)
+
+
+def refuse_disallowed(fn: Callable[..., Any]) -> None:
+    """Break at what the user has marked with torch's disallow_in_graph; that may be an operation."""
+    if torch_marks.is_disallowed(fn):
+        raise Break("SB010", f"{fn.__name__} is not allowed in graphs", untouched=True)
+
+
+def is_marked(fn: Callable[..., Any]) -> bool:
+    if type(fn) is types.FunctionType and marks.is_unmarked(fn):
+        return False
+    return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
+        or marks.is_constant_result(fn) or torch_marks.is_torch_compiled(fn) \
+        or torch_marks.is_disallowed(fn)
+
+
+def refuse_row(fn: object, row: Row | None) -> None:
+    """Break at a C callable without a row, or with one that does not let it run."""
+    if row is None:
+        raise Break("SB001", f"{describe_callable(fn)} is not in the native table", untouched=True)
+    if row.cls in _RUNNABLE:
+        return
+    if row.cls in _NEEDS_RULE:
+        raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet", untouched=True)
+    raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row), untouched=True)
+
+
+def refuse_unlisted(fn: Any) -> None:
+    """Break at a callable that is refused whatever its arguments are."""
+    if type(fn) is types.MethodType:
+        fn = fn.__func__
+    if type(fn) is types.FunctionType:
+        if is_marked(fn) and id(fn) not in RULES:
+            refuse_disabled(fn)
+    elif type(fn) in C_CALLABLES:
+        descriptor = receiver_split(fn)[0]
+        if id(descriptor) not in RULES and id(fn) not in RULES and not torch_leaf(descriptor) and not torch_leaf(fn) \
+                and not is_marked(fn) and lookup(fn) is None and iteration.plan(descriptor, (), None) is None:
+            refuse_row(fn, None)
 
 
 def call_allowed(vm: VM, fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None, cont: Any) -> None:

@@ -1,7 +1,7 @@
 """The call protocol.   callable, arguments  ->  an interpreted frame, a recorded torch call, or a listed C call
 
-In CPython's terms: functions, bound methods, classes (metaclass `__call__`, `__new__`, `__init__`), instances
-with `__call__`, and C callables, which run only if the native table (or a rule) says so.
+As in CPython: functions, bound methods, classes (metaclass `__call__`, `__new__`, `__init__`), instances with
+`__call__`, and C callables, which run only with a row in the native table or a rule.
 """
 
 from __future__ import annotations
@@ -18,29 +18,33 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _core
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.errors import describe_callable
 from stator.graph.analysis.mutation import may_write_first
 from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.box import Box
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.arrays.graph_scalars import prepared, with_numbers
-from stator.interp.calls import function_modes
-from stator.interp.calls.allowed_calls import call_allowed, call_constant
-from stator.interp.calls.attention_kernels import ATTENTION, guard_kernels
-from stator.interp.calls.binding import bind_arguments
+from stator.interp.arrays.native_numpy import prepared, with_numbers
+from stator.interp.calls import function_modes, torch_arguments
+from stator.interp.calls.allowed_calls import (
+    C_CALLABLES,
+    call_allowed,
+    call_constant,
+    is_marked,
+    refuse_disabled,
+)
 from stator.interp.calls.instantiation import call_class
-from stator.interp.calls.marked_functions import is_marked, refuse_disabled
 from stator.interp.calls.native_calls import NativeCaller
-from stator.interp.calls.refused_calls import C_CALLABLES, describe_callable
-from stator.interp.calls.torch_arguments import plain_arguments
-from stator.interp.frame import Frame, Raised
+from stator.interp.calls.torch_arguments import ATTENTION, guard_kernels, plain_arguments
+from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
-from stator.interp.objects.shown_names import guard_names
+from stator.interp.objects.object_texts import guard_names
 from stator.interp.rule_registry import CODE_RULES, RULES, TAKES_GRAPH_SCALARS, TAKES_UNREAD
 from stator.interp.services import VM
-from stator.interp.tensors import generator_inputs, tensor_bookkeeping
+from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
 from stator.native.torch_ops import torch_leaf
@@ -48,6 +52,11 @@ from stator.settings import marks, torch_marks
 from stator.shapes.symbolic_values import UNREAD, DeferredText, unread
 from stator.shapes.varying_values import HELD_TYPES
 from stator.source import Attr, Index, Pinned
+
+_VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
+                torch.SymBool, torch.Generator, torch._C._SDPBackend)
+_OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
 class Caller(NativeCaller):
@@ -217,7 +226,7 @@ class Caller(NativeCaller):
         args, kwargs = plain_arguments(self, fn, args, kwargs)
         if kwargs:
             if type(kwargs.get("generator")) is torch.Generator:
-                generator_inputs.in_graph(self, kwargs["generator"])
+                torch_arguments.generator_in_graph(self, kwargs["generator"])
         if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
             return self.made_as_leaf(fn, args, kwargs)
         if fn in ATTENTION:
@@ -311,12 +320,99 @@ def looks_itself(fn: Callable[..., Any]) -> bool:
         and not torch_leaf(fn) and not is_marked(fn)
 
 
+def bind_arguments(vm: VM, func: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
+                   nlocalsplus: int) -> list[Any] | None:
+    code = func.__code__
+    positional = code.co_argcount
+    flags = code.co_flags
+    given = len(args)
+    if not kwargs and given == positional and not code.co_kwonlyargcount and not flags & 0x0C:
+        slots = list(args)
+        slots += [UNBOUND] * (nlocalsplus - given)
+        return slots
+    slots = [UNBOUND] * nlocalsplus
+    total = positional + code.co_kwonlyargcount
+    taken = min(given, positional)
+    slots[:taken] = args[:taken]
+    if flags & _VARARGS:
+        slots[total] = (*args[positional:],)  # `f(*t)` with `*args`: not `t` itself
+    elif given > positional:
+        return None
+    if not _bind_keywords(code, slots, kwargs or {}, total):
+        return None
+    return slots if _bind_defaults(vm, func, slots, taken, positional, total) else None
 
 
-_VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
-                torch.SymBool, torch.Generator, torch._C._SDPBackend)
+def _bind_keywords(code: types.CodeType, slots: list[Any], kwargs: dict[str, Any], total: int) -> bool:
+    names = code.co_varnames
+    first_keyword = code.co_posonlyargcount
+    extra: dict[str, Any] | None = None
+    if code.co_flags & _VARKEYWORDS:
+        extra = slots[total + bool(code.co_flags & _VARARGS)] = {}
+    for name, value in kwargs.items():
+        try:
+            slot = names.index(name, first_keyword, total)
+        except ValueError:
+            if extra is None:
+                return False
+            extra[name] = value
+            continue
+        if slots[slot] is not UNBOUND:
+            return False
+        slots[slot] = value
+    return True
 
 
+def _bind_defaults(vm: VM, func: types.FunctionType, slots: list[Any], taken: int, positional: int,
+                   total: int) -> bool:
+    first = positional
+    for slot in range(taken, positional):
+        if slots[slot] is UNBOUND:
+            defaults = function_defaults(vm, func)
+            first = positional - len(defaults)
+            if slot < first:
+                return False
+            slots[slot] = defaults[slot - first]
+    for slot in range(positional, total):
+        if slots[slot] is UNBOUND:
+            value = keyword_default(vm, func, func.__code__.co_varnames[slot])
+            if value is UNBOUND:
+                return False
+            slots[slot] = value
+    return True
 
 
-_OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")
+def function_defaults(vm: VM, func: types.FunctionType) -> tuple[Any, ...]:
+    raw = func.__defaults__ or ()
+    if id(func) in vm.fresh:
+        return raw
+    found = vm.functions.defaults.get(id(func))
+    if found is None:
+        source = Attr(vm.heap.source_of(func), "__defaults__")
+        vm.heap.guard(source, Kind.ID, func.__defaults__) if func.__defaults__ is not None else \
+            vm.heap.guard(source, Kind.EQUALS, None)
+        found = vm.functions.defaults[id(func)] = tuple(
+            value if value is None else vm.heap.adopt(value, Index(source, i)) for i, value in enumerate(raw))
+    return found
+
+
+def keyword_default(vm: VM, func: types.FunctionType, name: str) -> Any:
+    """Out of the table as the program sees it: it may have written to it."""
+    raw = func.__kwdefaults__
+    if id(func) in vm.fresh:
+        return UNBOUND if raw is None else dict.get(raw, name, UNBOUND)
+    source = Attr(vm.heap.source_of(func), "__kwdefaults__")
+    if raw is None:
+        vm.heap.guard(source, Kind.EQUALS, None)
+        return UNBOUND
+    table = vm.heap.adopt(raw, source)
+    if type(table) in UNREAD:  # of a function that is made anew in each call
+        raise unread(table)
+    value = dict.get(table, name, UNBOUND)
+    if type(value) is Box:
+        return value.force()
+    if value is UNBOUND:
+        if name in raw:  # CPython, which words the error, would find it
+            raise Break("SB006", "a call after the program has removed a default of the function")
+        vm.heap.guard(source, Kind.ABSENT, name)
+    return value

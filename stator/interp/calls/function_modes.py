@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _hook
 from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.calls.refused_calls import C_CALLABLES
+from stator.interp.calls.allowed_calls import C_CALLABLES
 from stator.interp.frame import Continuation, Raised
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.operators import LengthOf, call_slot
@@ -38,6 +38,10 @@ from stator.source import Pinned
 from stator.strategy import Strategy
 
 C: Any = torch._C
+_OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)
+_ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
+                                                                                   id(operator.is_not)}
+_OPERATORS = frozenset(map(id, vars(operator).values())) - {id(operator.index), id(operator.truth)}
 
 
 def refuse(what: str) -> Break:
@@ -223,9 +227,3 @@ def _asks_modes(descriptor: Any) -> bool | None:
 def _is_of_torch(fn: Any) -> bool:
     owner = getattr(fn, "__objclass__", fn)
     return (getattr(owner, "__module__", None) or "").partition(".")[0] in ("torch", "stator")
-
-
-_OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)
-_ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
-                                                                                   id(operator.is_not)}
-_OPERATORS = frozenset(map(id, vars(operator).values())) - {id(operator.index), id(operator.truth)}

@@ -14,7 +14,7 @@ from stator.graph.metadata.input_layouts import acts_as_wrapper
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, module_of, name_in_errors
-from stator.interp.calls.marked_functions import refuse_disabled
+from stator.interp.calls.allowed_calls import refuse_disabled
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, flags_of, mro_of
 from stator.interp.objects.attributes import tensor_class

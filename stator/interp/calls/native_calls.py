@@ -18,21 +18,25 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.errors import describe_callable
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import note_operation
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.calls.marked_functions import is_marked, refuse_disallowed
-from stator.interp.calls.native_warnings import CONVERSIONS, WARNING_TYPES, call_heard, number_for_c
-from stator.interp.calls.refused_calls import C_CALLABLES, describe_callable, refuse_row
+from stator.interp import iteration
+from stator.interp.calls.allowed_calls import (
+    C_CALLABLES,
+    is_marked,
+    refuse_disallowed,
+    refuse_row,
+)
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
-from stator.interp.iteration import polyfills
-from stator.interp.iteration.iterator_protocol import is_iterator
-from stator.interp.iteration.lazy_iterators import containers_behind, is_to_be_read
+from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.noted_effects import CONVERSIONS, WARNING_TYPES, call_heard, number_for_c
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
 from stator.interp.rule_registry import RULES
@@ -43,6 +47,15 @@ from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, unre
 from stator.source import CallOf, Pinned
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
+_TORCH = torch.__file__.rpartition("__init__")[0]
+_SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
+    "float int index trunc complex bool len length_hint iter next getitem contains reversed abs neg pos invert round "
+    "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
+).split()) + ("keys", "items", "__missing__")
+_MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
+_SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
+_RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
+_PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
 
 
 class NativeCaller(Machine):
@@ -156,7 +169,7 @@ class NativeCaller(Machine):
     def run_loop(self, descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any],
                  cont: Continuation | None) -> bool:
         """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
-        planned = polyfills.plan(descriptor, args, kwargs)
+        planned = iteration.plan(descriptor, args, kwargs)
         if planned is None:
             return False
         iterable = args[planned[0]]
@@ -450,22 +463,7 @@ def _of_numbers(func: types.FunctionType) -> bool:
     return func.__code__.co_filename.startswith(_TORCH)
 
 
-_TORCH = torch.__file__.rpartition("__init__")[0]
-
-
-
-
 def _require_read(fn: Callable[..., Any], receiver: object) -> None:
     """A method of a C type works on the object itself, not on what stands for it unread."""
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         raise unread(receiver, fn.__name__)
-
-
-_SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
-    "float int index trunc complex bool len length_hint iter next getitem contains reversed abs neg pos invert round "
-    "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
-).split()) + ("keys", "items", "__missing__")
-_MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
-_SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
-_RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
-_PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}

@@ -1,7 +1,8 @@
-"""Arguments of torch calls in the form torch's own parser would see.   x.view(n), n with an `__index__`  ->  x.view(2)
+"""Arguments and settings that a torch call reads.
 
-torch asks objects for their `__index__`; that is the program's code, so it is interpreted here, before the call.  Not
-everywhere: `x.view(n)` takes such an object, `x * n` and `x.unsqueeze(n)` do not.  torch's parser says so itself.
+    x.view(n), n with a Python `__index__`           ->  x.view(2), where torch's parser takes such an object
+    torch.rand(4, generator=g)                       ->  g is an input of the graph
+    with sdpa_kernel(...): attention(q, k, v)        ->  a guard on the kernels that attention may choose
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from stator import _core
+from stator.breaks import Break
+from stator.graph.state.torch_state import SETTINGS
+from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.services import VM
+from stator.source import CALL_TEXTS, CallOf, Pinned
 
 _PLAIN = frozenset({FakeTensor, int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device,
                     torch.layout, torch.memory_format, torch.Size, torch.SymInt, torch.SymFloat, torch.SymBool, dict,
@@ -27,6 +33,15 @@ _PLAIN = frozenset({FakeTensor, int, float, bool, complex, str, bytes, type(None
 
 
 _ASSIGNMENTS = (operator.setitem, torch.Tensor.__setitem__)
+_OPERATORS = torch.ops.aten
+ATTENTION = frozenset({
+    torch.nn.functional.scaled_dot_product_attention, torch._native_multi_head_attention,
+    torch._transformer_encoder_layer_fwd, _OPERATORS.scaled_dot_product_attention,
+    _OPERATORS.scaled_dot_product_attention.default, _OPERATORS._native_multi_head_attention.default,
+    _OPERATORS._transformer_encoder_layer_fwd.default})
+_CHOICES = tuple([setting for setting in SETTINGS if "_sdp_" in setting.setter.__name__])
+Generator: Any = torch.Generator
+RANDOM_STREAM = "torch's random number generator"
 
 
 class _Index:
@@ -100,3 +115,43 @@ def _number_of(vm: VM, value: Any) -> int:
     if not is_a(number, int):
         raise Raised(TypeError(f"__index__ returned non-int (type {type(number).__name__})"))
     return number  # type: ignore[no-any-return]
+
+
+CALL_TEXTS[id(_core.attention_kernels)] = lambda: "the kernels allowed by torch.nn.attention.sdpa_kernel"
+
+
+def guard_kernels(vm: VM) -> None:
+    if not any(map(vm.torch_state.is_changed, _CHOICES)):
+        vm.heap.guard(CallOf(Pinned(_core.attention_kernels), ()), Kind.FRESH_CALL, _core.attention_kernels())
+        return
+    for setting in _CHOICES:
+        if not vm.torch_state.is_changed(setting):
+            guard_answer(vm, setting.readers[0], *setting.read())
+
+
+def guard_answer(vm: VM, reader: object, answer: object) -> None:
+    """What a setting is, which a C function tells."""
+    if type(answer) is list:
+        vm.heap.guard(CallOf(Pinned(_as_tuple), (Pinned(reader),)), Kind.FRESH_CALL, tuple(answer))
+    else:
+        vm.heap.guard(CallOf(Pinned(reader), ()), Kind.FRESH_CALL, answer)
+
+
+def _as_tuple(reader: Any) -> tuple[Any, ...]:
+    return tuple(reader())
+
+
+def require_order(vm: VM, what: str = RANDOM_STREAM) -> None:
+    """Break unless what is recorded will run in the program's order, once."""
+    if not vm.recorder.backend.in_order or vm.recorder.scope.enclosing is not None:
+        raise Break("SB013", what)
+
+
+def generator_in_graph(vm: VM, generator: object) -> Any:
+    """The generator, once the graph knows it."""
+    require_order(vm, "a torch.Generator")
+    if type(generator) is not Generator:
+        raise Break("SB013", "a subclass of torch.Generator")
+    if id(generator) not in vm.recorder.nodes:
+        vm.recorder.add_object(generator, vm.heap.source_of(generator))
+    return generator

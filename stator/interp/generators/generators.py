@@ -1,24 +1,41 @@
-"""Interpreted generators and coroutines, behind real generator objects.
+"""Generators and coroutines: real objects whose bodies the interpreter runs, and frames of native ones.
 
-    RETURN_GENERATOR  ->  a real generator whose body drives the interpreted frame
+    RETURN_GENERATOR         a real generator whose body drives the interpreted frame
+    standing(generator)      the frame of a generator, coroutine or async generator that waits, as data
+    Generators.get(id)       the interpreted body of a generator; of one from outside, made from its frame
+    new_generator(...)       a native generator that has not started: a shell to be filled
+    stand(generator, ...)    put a native generator at an instruction, with these locals and this stack
+    mark_running, finish     show it as running while its frame is resumed elsewhere; end it
 
-The program sees a genuine generator, coroutine or async generator, so C code can iterate and await it and its
-refcount works as usual (dropping it closes the frame).  The loop itself resumes the frame without recursion.
+C code can iterate, await and drop such an object as usual.  The loop itself resumes the frame without recursion.  A
+compiled segment writes back what it did to a generator from outside, so that CPython can go on from there.
 """
 
 from __future__ import annotations
 
 import types
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
+from stator import _hook
 from stator.breaks import Break
+from stator.code.decode import decode
+from stator.code.handled import saved_exceptions
 from stator.code.instruction import Instruction
-from stator.interp.frame import Continuation, Finished, Frame
-from stator.interp.generators.delegation import resume, throw
-from stator.interp.generators.generator_bodies import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded
-from stator.interp.machine import Bug, Thunk, op
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.tracker import VariableTracker
+from stator.interp.frame import NULL, UNBOUND, Continuation, Finished, Frame, SavedExc
+from stator.interp.generators.delegation import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded, resume, throw
+from stator.interp.machine import Bug, Thunk, op, program_of
 from stator.interp.services import VM
+from stator.source import CallOf, Index, Pinned
+
+RESUMABLE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+ADOPTED = (types.GeneratorType, types.CoroutineType)
+_CREATED, _SUSPENDED, _RUNNING, _OVER = 0, 1, 2, 3  # of _hook.generator_read
+_NOTHING = object()  # stands for NULL in what _hook reads and writes
 
 # ---------------------------------------------------------------------- real objects
 
@@ -206,3 +223,263 @@ def YIELD_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
 @op
 def ASYNC_GEN_WRAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(Yielded(frame.stack.pop()))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The frame of a generator that waits: after a yield, or before its first instruction."""
+
+    code: types.CodeType
+    namespace: dict[str, Any]
+    index: int
+    slots: tuple[int, ...]
+    kinds: tuple[str, ...]
+    values: tuple[Any, ...]  # of the slots, then of the stack; two for a saved exception: before, handled since
+    started: bool
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.started)
+
+
+def standing(generator: object) -> Standing | None:
+    """Where a generator waits; None while it runs and when it is over."""
+    if type(generator) not in RESUMABLE:
+        return None
+    state, *rest = _hook.generator_read(generator, _NOTHING)
+    if not rest:
+        return None
+    code, namespace, position, places, handled = rest
+    unit = decode(code)
+    index = unit.index_of_offset[position * 2]
+    slots = tuple(slot for slot in range(unit.nlocalsplus) if places[slot] is not _NOTHING)
+    values = [places[slot] for slot in slots]
+    stack = places[unit.nlocalsplus:]
+    saved = sorted(saved_exceptions(unit, index))
+    kinds: list[str] = []
+    for at, value in enumerate(stack):
+        if at in saved:
+            kinds.append("exc_info")
+            above = [other for other in saved if other > at]
+            values += [value, stack[above[0]] if above else handled]
+        elif value is _NOTHING:
+            kinds.append("null")
+        else:
+            kinds.append("value")
+            values.append(value)
+    return Standing(code, namespace, index, slots, tuple(kinds), tuple(values), state != _CREATED)
+
+
+def is_over(generator: object) -> bool:
+    return _hook.generator_read(generator, _NOTHING)[0] == _OVER
+
+
+def standing_key(generator: object) -> tuple[Any, ...] | None:
+    """A pure reader for guards: where a generator waits, or that it is over."""
+    found = standing(generator)
+    return found.key if found is not None else ("over",) if is_over(generator) else None
+
+
+def standing_values(generator: object) -> tuple[Any, ...]:
+    """A pure reader for guards and residuals: the values of a waiting generator's frame."""
+    found = standing(generator)
+    return () if found is None else found.values
+
+
+# ---------------------------------------------------------------------- changing native generators
+
+
+def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qualname: str) -> Any:
+    """A generator of `code` that has not started, its locals still to be given."""
+    closure = tuple(types.CellType() for _ in code.co_freevars) or None
+    function = types.FunctionType(code, namespace, name, None, closure)
+    function.__qualname__ = qualname
+    names = code.co_varnames[code.co_argcount:code.co_argcount + code.co_kwonlyargcount]
+    token = _hook.pause()
+    try:
+        return function(*[None] * code.co_argcount, **dict.fromkeys(names))
+    finally:
+        _hook.resume(token)
+
+
+def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[str, ...], values: tuple[Any, ...],
+          started: bool) -> None:
+    """Make a generator wait at `index` of its code."""
+    unit = decode(code_of(generator))
+    given = iter(values)
+    places = [_NOTHING] * unit.nlocalsplus
+    for slot in slots:
+        places[slot] = next(given)
+    handled = None
+    for kind in kinds:
+        if kind == "null":
+            places.append(_NOTHING)
+            continue
+        places.append(next(given))
+        if kind == "exc_info":
+            handled = next(given)
+    position = unit.instructions[index].offset // 2
+    _hook.generator_write(generator, _SUSPENDED if started else _CREATED, position, tuple(places), handled, _NOTHING)
+
+
+def mark_running(generator: object) -> Any:
+    """The generator's frame is resumed somewhere else: to everybody who looks, it runs."""
+    return _empty(generator, _RUNNING)
+
+
+def finish(generator: object) -> object:
+    """The body ran to its end somewhere else; the generator itself is over now."""
+    if type(generator) is types.AsyncGeneratorType:
+        closing = _empty(generator, _CREATED).aclose()
+        try:
+            closing.send(None)
+        except StopIteration:
+            pass
+    else:
+        _empty(generator, _CREATED).close()
+    return generator
+
+
+def finish_running(generator: object) -> None:
+    """The same, where the body was resumed somewhere else and an error has left it."""
+    kind = "gi" if type(generator) is types.GeneratorType else "cr" if type(generator) is types.CoroutineType else "ag"
+    if getattr(generator, f"{kind}_running"):
+        finish(generator)
+
+
+def _empty(generator: object, state: int) -> Any:
+    unit = decode(code_of(generator))
+    first = next(i for i in unit.instructions if i.opname == "RETURN_GENERATOR").offset // 2 + 1
+    _hook.generator_write(generator, state, first, (_NOTHING,) * unit.nlocalsplus, None, _NOTHING)
+    return generator
+
+
+def code_of(generator: Any) -> types.CodeType:
+    if type(generator) is types.GeneratorType:
+        return generator.gi_code
+    return generator.cr_code if type(generator) is types.CoroutineType else generator.ag_code
+
+
+# ---------------------------------------------------------------------- bodies in a trace
+
+
+class Generators(dict[int, Any]):
+    """The interpreted bodies of generators, by id of the object; one from outside is adopted when first asked for."""
+
+    def __init__(self, vm: VM) -> None:
+        super().__init__()
+        self.vm = vm
+        self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
+        self.live = True  # until the trace is over
+
+    def get(self, key: int, default: Any = None) -> Any:
+        found = dict.get(self, key)
+        if found is None and key in self.vm.heap.by_standin:
+            found = adopt(self.vm, self.vm.heap.by_standin[key])
+        return default if found is None else found
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key) is not None  # type: ignore[arg-type]
+
+    def __getitem__(self, key: int) -> Any:
+        return self.get(key)
+
+
+def adopt(vm: VM, tracker: VariableTracker) -> Suspended | None:
+    """The body of a generator from outside that waits, or is over: its frame, the values unread boxes."""
+    generator = tracker.original
+    if type(generator) not in ADOPTED:
+        return None
+    state = standing(generator)
+    if state is None and not is_over(generator):
+        return None
+    vm.heap.guard(CallOf(Pinned(standing_key), (tracker.source,)), Kind.FRESH_CALL, standing_key(generator))
+    if state is None:
+        body = adopted_body(vm, tracker)
+        body.done = body.over = True
+        body.code = code_of(generator)
+        return body
+    place = CallOf(Pinned(standing_values), (tracker.source,))
+    boxes = iter([Box(vm.heap, value, Index, place, number) for number, value in enumerate(state.values)])
+    frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, lambda: next(boxes))
+    body = adopted_body(vm, tracker)
+    fill_body(body, frame)
+    body.started = state.started
+    return body
+
+
+def adopted_body(vm: VM, tracker: VariableTracker) -> Suspended:
+    """The body of a generator from outside, its frame still to be given."""
+    body = dict.get(vm.generators, id(tracker.original))
+    if body is None:
+        body = vm.generators[id(tracker.original)] = Suspended()
+        body.adopted = tracker.source
+        body.handle = weakref.ref(tracker.original)
+    return body
+
+
+def fill_body(body: Suspended, frame: Frame) -> None:
+    body.frame, frame.generator = frame, body
+    body.code, body.namespace = frame.code, frame.scope.namespace
+    body.exc_state.value = handled_in(frame)
+
+
+def owned_generator(vm: VM, generator: object) -> Any:
+    """A stand-in for a generator that only the suspended frames hold: they drop it, and that closes it."""
+    tracker = vm.heap.by_standin[id(generator)]
+    body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later
+    made = body.handle()
+    return stand_in_generator(vm, body, generator) if made is generator else made
+
+
+def walked_generator(vm: VM, generator: object) -> Any:
+    """A stand-in for a generator from outside that C code will run through; it lives as long as the trace."""
+    tracker = vm.heap.by_standin.get(id(generator))
+    if tracker is None or tracker.original is not generator:
+        return generator
+    if vm.generators.get(id(generator)) is None:
+        raise Break("SB014", f"a {type(generator).__name__} from outside")  # C code would advance the user's own
+    made = owned_generator(vm, generator)
+    vm.heap.kept.append(made)
+    vm.heap.by_standin[id(made)] = tracker  # C code may hand it on to the program
+    return made
+
+
+def handled_in(frame: Frame) -> BaseException | None:
+    """What a frame that is made anew is handling."""
+    return next((item.current for item in reversed(frame.stack) if type(item) is SavedExc), None)
+
+
+def remade_frame(vm: VM, code: types.CodeType, namespace: dict[str, Any], index: int, slots: tuple[int, ...],
+                 kinds: tuple[str, ...], box: Any, dead: int = 0) -> Frame:
+    """A frame in the middle of its code, its values taken from `box` in order: locals, then the stack.
+
+    The last `dead` locals are never read.
+    """
+    unit = decode(code)
+    places: list[Any] = [UNBOUND] * unit.nlocalsplus
+    for slot in slots:
+        places[slot] = box()
+    unread = slots[len(slots) - dead:]
+    for slot in (*unit.cell_slots, *unit.free_slots):  # cells are passed as cells: the frame works on their shadows
+        if slot not in unread and type(places[slot]) is Box and type(places[slot].raw) is types.CellType:
+            places[slot] = places[slot].force()
+    # A function object for the frame: only its code, name and globals are looked at.
+    closure = tuple(types.CellType() for _ in code.co_freevars)
+    function = types.FunctionType(code, namespace, code.co_name, None, closure or None)
+    vm.fresh[id(function)] = function
+    frame = Frame(unit, program_of(unit), function, places, vm.heap.scope(namespace))
+    frame.ip = index
+    for kind in kinds:
+        if kind == "null":
+            frame.stack.append(NULL)
+        elif kind == "exc_info":
+            previous = forced(box())
+            frame.stack.append(SavedExc(previous, forced(box())))
+        else:
+            frame.stack.append(forced(box()))
+    return frame
+
+
+def forced(value: object) -> Any:
+    return value.force() if type(value) is Box else value

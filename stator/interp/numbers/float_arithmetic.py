@@ -1,7 +1,12 @@
-"""Float arithmetic that may raise.   1 / t.item(), 0.9 ** t.item()  ->  a number of the graph, and what it promises
+"""Float arithmetic that may raise, or that symbols would simplify.
 
-Python raises where a divisor is zero or a power overflows, and answers a negative number to a fractional power with a
-complex one; compilers give infinities and NaN.  So the graph asserts the condition under which both agree.
+    1 / t.item(), 0.9 ** t.item()   ->  an unbacked number, and an assertion that Python would not raise
+    (a + b) - (a + b)               ->  stator::float_sub, not 0
+
+Python raises where a divisor is zero or a power overflows, and gives a complex power of a negative number; compilers
+give infinities and NaN.  The graph asserts the condition under which both agree.  Compilers trace the graph again with
+symbols, whose algebra takes the difference of equal floats for 0 (NaN if infinite) and (f + 1e16) - 1e16 for f: an
+opaque operator computes it instead.
 """
 
 from __future__ import annotations
@@ -11,10 +16,13 @@ import operator
 import sys
 from typing import Any
 
+import sympy
 import torch
+from torch import fx
 
+from stator.graph.record.number_operators import FLOAT_ADD, FLOAT_MUL, FLOAT_SUB
+from stator.interp.graph_errors import Assertion
 from stator.interp.lookup import MISSING
-from stator.interp.runtime_asserts import Assertion
 from stator.interp.services import VM
 from stator.interp.tracebacks import places_from
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked
@@ -24,6 +32,9 @@ _ZERO = ZeroDivisionError("float division by zero")
 _ZERO_POWER = ZeroDivisionError("0.0 cannot be raised to a negative power")
 _RANGE = OverflowError(34, "Numerical result out of range")
 _COMPLEX = ArithmeticError("a negative number to a fractional power, which is complex")
+_NEGATIVE = operator.neg
+_SPELLED = {operator.add: FLOAT_ADD, operator.iadd: FLOAT_ADD, operator.sub: FLOAT_SUB, operator.isub: FLOAT_SUB,
+            operator.mul: FLOAT_MUL, operator.imul: FLOAT_MUL}
 
 
 def boxed(vm: VM, value: Any) -> Any:
@@ -93,3 +104,42 @@ def _may(base: Any, exponent: object) -> bool:
     """Whether the power is an ordinary one now (of an unknown base: is taken to be)."""
     hint = None if is_unbacked(base) else base.node.hint
     return hint is None or hint > 0
+
+
+def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: Any) -> None:
+    """From now on a node computes this very value, in the program's order."""
+    recorder = vm.recorder
+    arguments = tuple([recorder.to_node_arg(value) for value in values])
+    spelled = _SPELLED.get(function)
+    terms = [_terms(argument) for argument in arguments] if spelled is not None or function is _NEGATIVE else []
+    simplified = function(*terms) if terms else None
+    if spelled is not None and recorder.scope.data_dependent and _size(simplified) < _size_of_parts(spelled, terms):
+        made = vm.torch_call(spelled, values, None)
+        number = vm.torch_call(torch.Tensor.item, (made,), None)
+        node = recorder.to_node_arg(number)
+    else:
+        node = recorder.graph.create_node("call_function", function, arguments, {})
+        node.meta["example_value"] = result
+        if terms:
+            node.meta["terms"] = simplified
+    recorder.symbols.remember(result, node)
+
+
+def _terms(argument: Any) -> sympy.Expr:
+    """What symbols make of an argument."""
+    if type(argument) is fx.Node:
+        return argument.meta.setdefault("terms", sympy.Dummy(real=True))
+    return sympy.Float(argument) if type(argument) is float else sympy.Integer(argument)
+
+
+def _size_of_parts(spelled: object, terms: list[sympy.Expr]) -> int:
+    return sum(_size(term) for term in terms if spelled is not FLOAT_MUL or term != -1)
+
+
+def _size(expression: sympy.Expr) -> int:
+    """How many numbers and symbols stand in a term; those that were brought together are fewer than before."""
+    if expression.is_Atom:
+        return 1
+    if expression.is_Pow and expression.exp.is_Integer:
+        return abs(int(expression.exp)) * _size(expression.base)
+    return sum(_size(part) for part in expression.args if not expression.is_Mul or part != -1)

@@ -1,7 +1,7 @@
 """Symbolic numbers in the interpreter.   n + 1, x[:n], max(n, 4), int(t)  ->  symbols;  f"{n}", {n: x}  ->  the number
 
-Each function here is asked by a handler that has met a symbolic number (or a tensor where a number is wanted);
-MISSING as an answer means: not mine, go on with the number itself.
+Handlers call these functions with a symbolic number, or with a tensor in the place of a number.  MISSING as a result:
+go on with the number itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from stator.guards.guard import Missing
 from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
-from stator.interp.numbers.float_arithmetic import power, quotient, zero_times
-from stator.interp.numbers.float_nodes import record_float
+from stator.interp.numbers.float_arithmetic import power, quotient, record_float, zero_times
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.native.rows_declare import NativeClass
@@ -41,6 +41,7 @@ from stator.shapes.symbolic_values import (
     python_type,
     specialise,
 )
+from stator.source import CallOf, Pinned
 
 INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
 SEQUENCES = frozenset({list, tuple, torch.Size})
@@ -50,6 +51,20 @@ _ORDERED: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 KEY_VIEWS = frozenset({type({}.keys()), type(_ORDERED.keys())})
 ITEM_VIEWS = frozenset({type({}.items()), type(_ORDERED.items())})
 _SHOWING = ITEM_VIEWS | {type({}.values()), type(_ORDERED.values()), types.MappingProxyType}  # values of a dict
+_PRODUCTS = frozenset({operator.mul, operator.imul})
+_POWERS = frozenset({operator.pow, operator.ipow})
+_LARGEST_EXPONENT = 4
+_DEPTH = 20
+_COMPARABLE = frozenset({int, float, str, type(None), torch.SymInt, torch.SymFloat})
+_WALKING = frozenset({zip, enumerate, type(iter([])), type(iter(()))})
+_KNOWN_CLASSES: dict[type, Any] = {
+    tuple: tuple, torch.Size: tuple, list: list, dict: dict, collections.OrderedDict: dict,
+    collections.deque: collections.deque,
+    **dict.fromkeys((int, str, float, bool, type(None), type, slice, FakeTensor, Box, types.FunctionType)),
+}
+__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern",
+           "holds_symbol", "index_key", "item_of", "reaches_symbol", "specialise_deep", "truth"]
+_LISTS = (list, collections.deque)
 
 
 def attempt(function: Any, *values: Any) -> Any:
@@ -97,11 +112,6 @@ def _product_with_zero(vm: VM, left: object, right: object) -> Any:
     if type(left) is torch.SymFloat and is_unbacked(left) and type(right) in (int, float) and right == 0:
         return item_of(vm, zero_times(vm, left, right))
     return MISSING
-
-
-_PRODUCTS = frozenset({operator.mul, operator.imul})
-_POWERS = frozenset({operator.pow, operator.ipow})
-_LARGEST_EXPONENT = 4
 
 
 def compare(vm: VM, function: Any, left: Any, right: Any) -> Any:
@@ -226,10 +236,6 @@ def mixes_numbers(left: Any, right: Any, depth: int = 0) -> bool:
                for one, other in zip(base.__iter__(left), base.__iter__(right), strict=False))
 
 
-_DEPTH = 20
-_COMPARABLE = frozenset({int, float, str, type(None), torch.SymInt, torch.SymFloat})
-
-
 def _alike(value: Any, parts: list[Any]) -> Any:
     """A tuple of the program's class with other items, made without running the class's code."""
     made = tuple.__new__(type(value), parts)
@@ -263,21 +269,11 @@ def _reaches_symbol(values: Iterable[Any], shown: bool = True) -> bool:
     return False
 
 
-_WALKING = frozenset({zip, enumerate, type(iter([])), type(iter(()))})
-
-
 def _container(cls: type) -> Any:
     """Which of C's containers a class is or extends: those that C code looks into."""
     if cls in _KNOWN_CLASSES:
         return _KNOWN_CLASSES[cls]
     return next((base for base in (tuple, list, dict, collections.deque) if issubclass(cls, base)), None)
-
-
-_KNOWN_CLASSES: dict[type, Any] = {
-    tuple: tuple, torch.Size: tuple, list: list, dict: dict, collections.OrderedDict: dict,
-    collections.deque: collections.deque,
-    **dict.fromkeys((int, str, float, bool, type(None), type, slice, FakeTensor, Box, types.FunctionType)),
-}
 
 
 # ---------------------------------------------------------------------- calls of C functions
@@ -472,5 +468,31 @@ _CALLS: dict[int, Any] = {
     id(round): _rounding(round),
 }
 
-__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern",
-           "holds_symbol", "index_key", "item_of", "reaches_symbol", "specialise_deep", "truth"]
+
+def symbolic_length(vm: VM, value: Any) -> Any:
+    """The length of a list from outside, if it is left open."""
+    if type(value) not in _LISTS:
+        return MISSING
+    tracker = vm.heap.by_standin.get(id(value))
+    if tracker is None or tracker.shape is not ShadowKind.LIST or tracker.exposed \
+            or not vm.heap.shapes.opens_length(tracker.source):
+        return MISSING
+    added = len(value) - len(tracker.initial)
+    if added < 0 or not all(box.is_current(item) for box, item in zip(tracker.initial, value, strict=False)):
+        return MISSING
+    source = CallOf(Pinned(len), (tracker.source,))
+    if source not in vm.heap.answers:
+        vm.heap.answers[source] = vm.recorder.add_number(len(tracker.initial), source)
+    return attempt(operator.add, vm.heap.answers[source], added)
+
+
+def knows_item(vm: VM, value: Any, index: int) -> bool:
+    """Whether an item's place in a list from outside does not depend on how long the list is."""
+    tracker = vm.heap.by_standin.get(id(value))
+    if tracker is None or tracker.shape is not ShadowKind.LIST:
+        return True
+    held = len(tracker.initial)
+    if index >= 0:
+        return index < held and len(value) >= held
+    return held - len(value) <= index and all(
+        box.is_current(item) for box, item in zip(tracker.initial, value, strict=False))

@@ -28,16 +28,18 @@ from stator.interp.objects.attributes import dict_of_thread, read_instance_dict,
 from stator.interp.objects.class_attributes import names_of
 from stator.interp.objects.descriptors import (
     call_special,
+    is_outside,
     raise_attribute_error,
     raise_missing_accessor,
     sets_attribute,
 )
-from stator.interp.outside_objects import is_outside
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.source import Attr, DictOf
+
+_MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
 class Discard(Continuation):
@@ -188,9 +190,6 @@ def refuse_another_dict(vm: VM, obj: object) -> None:
     if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
     vm.heap.dicts.owners.pop(id(instance_dict(obj)), None)
-
-
-_MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
 def is_named_so(vm: VM, obj: object, name: str, value: object) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.adopt.instances import box_attributes
@@ -28,10 +29,9 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.arrays.graph_scalars import load_held_attr
+from stator.interp.arrays.native_numpy import load_held_attr
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.objects import registered_operators
 from stator.interp.objects.class_attributes import (
     TensorSuper,
     load_module_attr,
@@ -45,11 +45,11 @@ from stator.interp.objects.descriptors import (
     bind,
     call_special,
     is_data_descriptor,
+    is_outside,
     raise_attribute_error,
 )
-from stator.interp.outside_objects import is_outside
 from stator.interp.services import VM
-from stator.interp.tensors import data_assignments, tensor_bookkeeping
+from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import concerned
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.shapes.varying_values import HELD_TYPES
@@ -58,6 +58,14 @@ from stator.source import CallOf, DictOf, Key, Pinned, Slot
 LIST_ITERATOR: type = type(iter([]))
 _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
+_alias_getattribute = types.GenericAlias.__dict__["__getattribute__"]
+_super_getattribute = super.__dict__["__getattribute__"]
+_C_LOOKUPS = {cls.__dict__["__getattribute__"]
+              for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
+_module_getattr = torch.nn.Module.__getattr__
+UNSURE = object()
+_MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
+HOLDERS = frozenset({torch._ops._OpNamespace, torch._ops._Ops, torch._ops.OpOverloadPacket})
 
 
 def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
@@ -70,8 +78,8 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
         return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
     if is_a(obj, type):
         return load_type_attr(vm, obj, name, cont)
-    if cls in registered_operators.HOLDERS:
-        registered_operators.resolve(obj, name)
+    if cls in HOLDERS:
+        resolve(obj, name)
     if cls is super or cls is TensorSuper:
         return load_super_attr(vm, obj, name, cont)
     if is_a(obj, types.ModuleType) and (cls is types.ModuleType
@@ -126,13 +134,9 @@ class _Origin:
         return _Origin  # which nothing else gives
 
 
-_alias_getattribute = types.GenericAlias.__dict__["__getattribute__"]
 # Names that `list[int]` answers itself; all others it reads from `list`.
 _OF_ALIASES = frozenset(name for name in (*dir(types.GenericAlias), "__copy__", "__deepcopy__")
                         if getattr(types.GenericAlias(_Origin(), int), name, None) is not _Origin)
-_super_getattribute = super.__dict__["__getattribute__"]
-_C_LOOKUPS = {cls.__dict__["__getattribute__"]
-              for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
 
 
 def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = True) -> None:
@@ -160,11 +164,6 @@ def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = Tru
         if hook is not MISSING:
             return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
     raise_attribute_error(vm, obj, name, f"{name_in_errors(type(obj))!r} object has no attribute {name!r}", cont)
-
-
-_module_getattr = torch.nn.Module.__getattr__
-UNSURE = object()
-_MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
 
 
 def read_module_member(vm: VM, module: torch.nn.Module, name: str) -> Any:
@@ -225,7 +224,6 @@ def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
             return MISSING
         return heap.adopt(value, Key(base, name))
     return value
-
 
 
 def is_empty_table(vm: VM, obj: object, name: str) -> bool:
@@ -334,7 +332,7 @@ def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont
             return vm.give(cls, cont)
         if type(descr) is property and type(descr.fget) is types.FunctionType and not vm.is_torch_leaf(descr.fget):
             return vm.call(descr.fget, (fake,), {}, cont)
-        return vm.give(vm.torch_attribute(data_assignments.current(vm, fake, name), name, descr), cont)
+        return vm.give(vm.torch_attribute(tensor_bookkeeping.current_data(vm, fake, name), name, descr), cont)
     bind(vm, descr, fake, cls, cont)
 
 
@@ -360,3 +358,14 @@ def read_tensor_slot(vm: VM, fake: Any, descr: Any) -> Any:
     cls = tensor_class(vm, fake)
     raise Raised(AttributeError(f"{cls.__name__!r} object has no attribute {descr.__name__!r}",
                                 name=descr.__name__, obj=fake))
+
+
+def resolve(holder: object, name: str) -> None:
+    """What does not exist raises again where the program asks."""
+    if name.startswith("__") or name in holder.__dict__:
+        return
+    token = _hook.pause()
+    try:
+        getattr(holder, name, None)
+    finally:
+        _hook.resume(token)

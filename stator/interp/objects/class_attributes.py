@@ -27,6 +27,10 @@ from stator.interp.objects.descriptors import (
 from stator.interp.services import VM
 from stator.source import DictOf, Key, Pinned
 
+_dict_of_module = vars(types.ModuleType)["__dict__"]
+_namespace_of = _dict_of_module.__get__  # whatever a module's class says about lookups
+_OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
+
 
 def load_type_attr(vm: VM, cls: type, name: str, cont: Continuation | None, fallback: bool = True) -> None:
     """type.__getattribute__"""
@@ -160,13 +164,6 @@ class OwnNames:
 
 def names_of(vm: VM, module: types.ModuleType) -> OwnNames | Scope:
     return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
-
-
-_dict_of_module = vars(types.ModuleType)["__dict__"]
-_namespace_of = _dict_of_module.__get__  # whatever a module's class says about lookups
-
-
-_OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
 
 
 def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Continuation | None,

@@ -1,8 +1,9 @@
-"""Descriptors.   what a class holds under a name  ->  what an instance or the class gives for it"""
+"""Descriptors.   an entry of a class  ->  the value that an instance or the class gives for it"""
 
 from __future__ import annotations
 
 import contextvars
+import enum
 import types
 from typing import Any
 
@@ -22,7 +23,6 @@ from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, mro_of
-from stator.interp.outside_objects import is_outside
 from stator.interp.services import VM
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -30,6 +30,29 @@ from stator.source import Attr, CallOf, DictOf, Pinned
 
 _NAME, _OBJ = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 _SELF_STANDING = (types.FunctionType, types.BuiltinFunctionType)
+NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.WrapperDescriptorType,
+             types.BuiltinFunctionType, types.ClassMethodDescriptorType, int, str, float, bool, tuple, list, dict,
+             type(None), type}
+_UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
+_OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
+
+
+def is_outside(vm: VM, obj: object) -> bool:
+    """Whether an object without a shadow comes from outside the trace."""
+    if is_a(obj, (type, types.FunctionType, types.ModuleType, torch._ops.OpOverloadPacket, torch._ops.OperatorBase)):
+        return id(obj) not in vm.fresh
+    return is_a(obj, enum.Enum) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin \
+        or is_a(obj, (classmethod, staticmethod)) and id(obj) in vm.heap.sources
+
+
+def is_known_member(vm: VM, member: object) -> bool:
+    """Whether an enum member existed before the trace (a flag may be put together during it)."""
+    cls = type(member)
+    if id(cls) in vm.fresh:
+        return False
+    names = cls.__dict__.get("_member_map_", {}), cls.__dict__.get("_value2member_map_", {})
+    return any(member is known for members in names for known in members.values())
 
 
 class FallbackGetattr(Continuation):
@@ -95,11 +118,6 @@ def sets_attribute(vm: VM, descr: object) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
-NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.WrapperDescriptorType,
-             types.BuiltinFunctionType, types.ClassMethodDescriptorType, int, str, float, bool, tuple, list, dict,
-             type(None), type}
-
-
 def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     """The value of a class attribute seen through an instance."""
     cls = type(descr)
@@ -152,10 +170,6 @@ def call_special(vm: VM, method: object, obj: Any, args: tuple[Any, ...], cont: 
         return vm.call(method, (obj, *args), {}, cont)
     owner = vm.recorder.services.class_of(obj) if type(obj) is FakeTensor else type(obj)
     vm.call(vm.sync(lambda: bind(vm, method, obj, owner, None)), args, {}, cont)
-
-
-_UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 
 
 def adopt_entry(vm: VM, value: object, owner: type) -> Any:
@@ -250,9 +264,6 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
         value = heap.adopt(value, Attr(tracker.source, name))
     vm.give(value, cont)
-
-
-_OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
 
 
 def _read_context(heap: Heap, descr: Any, standin: object) -> Any:

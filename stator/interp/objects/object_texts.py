@@ -1,8 +1,8 @@
-"""Addresses in text.   repr(obj) -> '<Thing object at 0x7f..>': the address must be that of the user's object
+"""Names and addresses in text.   repr(K), "'K' object is not callable"  ->  guards on the names of K
 
-A default repr shows where an object lives.  A stand-in lives elsewhere than its original; so such text is made from
-the user's object, whose identity becomes a guarded fact, or it breaks.  The address of an object made inside is any
-address: it may be shown, unless the object itself leaves the trace too.
+A default repr shows the address of an object.  A stand-in has another address than its original: such text is made
+from the user's object, whose identity is guarded, or it breaks.  Any address will do for an object made inside, unless
+the object itself leaves the trace.
 """
 
 from __future__ import annotations
@@ -22,16 +22,48 @@ from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.lookup import MISSING, find
-from stator.interp.objects.shown_names import guard_names
+from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.objects.class_attributes import guard_member
 from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
-from stator.source import Pinned
+from stator.source import Attr, Pinned
 
+_NAMES = ("__name__", "__qualname__", "__module__")
+_name_of = type.__dict__["__name__"].__get__
+_qualified_name_of = type.__dict__["__qualname__"].__get__
 _SHOWN_BY_REPR = (repr, ascii)
 _REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY, NativeClass.SPECIAL)
 _NAMED = (type, types.ModuleType)  # shown by name
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+_CONVERTED = re.compile(r"%(\([^)]*\))?[-#0-9 +.*]*[ra]|![ra]").search  # "%r" and "{!r}" show the repr
+_WHOLE = (repr, str, ascii, format)
+_ORDERED: Any = collections.OrderedDict()
+_VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
+                              _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
+_OF_RECEIVERS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
+_TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})
+
+
+def guard_names(vm: VM, value: Any) -> None:
+    """A class or a function is called by its name."""
+    if is_a(value, type):
+        if value not in vm.classes.named and is_mutable_class(value) and id(value) not in vm.fresh:
+            vm.classes.named.add(value)
+            for name in _NAMES:
+                guard_member(vm, value, name)
+    elif type(value) is types.FunctionType and id(value) not in vm.fresh:
+        vm.heap.adopt(value.__qualname__, Attr(vm.heap.source_of(value), "__qualname__"))
+
+
+def guard_names_in(vm: VM, error: BaseException) -> None:
+    """The program may read the words of an error: classes of its own that occur in them, or might, keep their names."""
+    text = " ".join([part for part in error.args if type(part) is str])
+    if not text:
+        return
+    for cls in {cls for cls, _ in vm.classes.lookups} | {type(tracker.original) for tracker in vm.heap.trackers}:
+        if cls not in vm.classes.named and is_mutable_class(cls) \
+                and (_name_of(cls) in text or _qualified_name_of(cls) in text):
+            guard_names(vm, cls)
 
 
 def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -142,12 +174,3 @@ def _parts(value: Any) -> list[Any]:
 def _raw(value: Any) -> Iterator[Any]:
     base = next(base for base in _CONTAINERS if is_a(value, base))
     return base.__iter__(value)
-
-
-_CONVERTED = re.compile(r"%(\([^)]*\))?[-#0-9 +.*]*[ra]|![ra]").search  # "%r" and "{!r}" show the repr
-_WHOLE = (repr, str, ascii, format)
-_ORDERED: Any = collections.OrderedDict()
-_VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
-                              _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
-_OF_RECEIVERS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
-_TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})

@@ -21,16 +21,15 @@ from stator.guards.guard import Kind
 from stator.heap.identity_facts import note_asked, note_compared
 from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.arrays.graph_scalars import number_of
-from stator.interp.arrays.native_numpy import refuse_mixture, run_on_arrays
+from stator.interp.arrays.native_numpy import number_of, refuse_mixture, run_on_arrays
 from stator.interp.arrays.traced_numpy import NUMPY_TYPES, concerns, run_traced
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.iteration.lazy_iterators import is_to_be_read
+from stator.interp.iteration import is_to_be_read
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.numbers import symbolic_numbers
+from stator.interp.numbers.symbolic_numbers import symbolic_length
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
-from stator.interp.objects.list_lengths import symbolic_length
 from stator.interp.objects.object_texts import refuse_addresses
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
@@ -62,6 +61,7 @@ COMPARE: dict[str, tuple[Any, str, str]] = {
 UNARY: dict[str, tuple[Any, str]] = {
     "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"), "~": (operator.invert, "__invert__"),
 }
+_PLAIN = frozenset({int, float, bool}) | SYMBOLIC
 
 
 class TryNext(Continuation):
@@ -337,9 +337,6 @@ def identical(vm: VM, left: object, right: object) -> bool:
     return False
 
 
-_PLAIN = frozenset({int, float, bool}) | SYMBOLIC
-
-
 def guard_distinct(vm: VM, left: object, right: object) -> None:
     """Two outside objects were told apart: they must stay two."""
     if type(left) is types.MethodType and type(right) is types.MethodType:
@@ -486,13 +483,3 @@ def run_operator(vm: VM, function: Callable[..., Any], left: object, right: obje
     if type(left) is ndarray or type(right) is ndarray:
         return run_on_arrays(vm, function, (left, right))
     return vm.native(function, (left, right))
-
-
-
-
-
-
-
-
-
-

@@ -12,39 +12,27 @@ from stator.code.instruction import Instruction
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.deferred_values import joined
 from stator.interp.frame import Frame, Raised
-from stator.interp.iteration.polyfills import Again, listed, some_listed
+from stator.interp.iteration import Again, listed, some_listed
 from stator.interp.lookup import MISSING, find
-from stator.interp.machine import op
+from stator.interp.machine import op, ops
+from stator.interp.noted_effects import joined
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread
 
 
 def take(stack: list[Any], count: int) -> list[Any]:
-    if count == 0:
-        return []
-    items = stack[-count:]
-    del stack[-count:]
+    start = len(stack) - count
+    items = stack[start:]
+    del stack[start:]
     return items
 
 
 @op
-def BUILD_TUPLE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(tuple(take(frame.stack, instr.arg)))
-
-
-@op
-def BUILD_LIST(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(take(frame.stack, instr.arg))
-
-
-@op
 def BUILD_SET(vm: VM, frame: Frame, instr: Instruction) -> None:
-    items = take(frame.stack, instr.arg)
     result: set[Any] = set()
-    for item in items:
+    for item in take(frame.stack, instr.arg):
         put(vm, result, item)
     frame.stack.append(result)
 
@@ -77,17 +65,6 @@ def store_key(vm: VM, mapping: dict[Any, Any], key: object, value: object) -> No
 def BUILD_CONST_KEY_MAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     keys = frame.stack.pop()
     frame.stack.append(dict(zip(keys, take(frame.stack, instr.arg), strict=True)))
-
-
-@op
-def BUILD_STRING(vm: VM, frame: Frame, instr: Instruction) -> None:
-    parts = take(frame.stack, instr.arg)
-    frame.stack.append(joined(parts))
-
-
-@op
-def BUILD_SLICE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(slice(*take(frame.stack, instr.arg)))
 
 
 @op
@@ -197,16 +174,10 @@ def DICT_MERGE(vm: VM, frame: Frame, instr: Instruction) -> None:
 def MAKE_FUNCTION(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack, flags = frame.stack, instr.arg or 0  # since 3.13 SET_FUNCTION_ATTRIBUTE says the rest
     code = stack.pop()
-    closure = stack.pop() if flags & 8 else None
-    annotations = stack.pop() if flags & 4 else None
-    kwdefaults = stack.pop() if flags & 2 else None
-    defaults = stack.pop() if flags & 1 else None
-    function = make_function(vm, frame, code, closure)
-    function.__defaults__ = defaults
-    if kwdefaults is not None:
-        function.__kwdefaults__ = kwdefaults
-    if annotations is not None:
-        set_annotations(function, annotations)
+    function = make_function(vm, frame, code, stack.pop() if flags & 8 else None)
+    for flag in (4, 2, 1):
+        if flags & flag:
+            set_attribute(function, flag, stack.pop())
     stack.append(function)
 
 
@@ -222,9 +193,24 @@ def make_function(vm: VM, frame: Frame, code: types.CodeType, closure: Any) -> t
     return function
 
 
-def set_annotations(function: types.FunctionType, annotations: Any) -> None:
-    function.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True)) \
-        if is_a(annotations, tuple) else annotations
+def set_attribute(function: types.FunctionType, flag: int, value: Any) -> None:
+    """Set annotations, keyword defaults or defaults: the flags 4, 2, 1 of MAKE_FUNCTION."""
+    if flag == 4:
+        function.__annotations__ = dict(zip(value[::2], value[1::2], strict=True)) if is_a(value, tuple) else value
+    elif flag == 2:
+        function.__kwdefaults__ = value
+    else:
+        function.__defaults__ = value
+
+
+def unpacked(vm: VM, value: Any, most: int | None) -> list[Any] | None:
+    """Items to unpack, at most `most`; None where an interpreted loop lists them first."""
+    if type(value) is not FakeTensor and not vm.is_iterable(value):
+        raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
+    if not vm.is_python_iterable(value):
+        return vm.collect(value) if most is None else vm.take(value, most)
+    vm.call_own(*((listed, (value,)) if most is None else (some_listed, (value, most))), Again())
+    return None
 
 
 @op
@@ -233,12 +219,8 @@ def UNPACK_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
     if type(value) is tuple or type(value) is list:
         vm.heap.expose_length(value)
         items = [item.force() if type(item) is Box else item for item in value] if len(value) == count else value
-    else:
-        if type(value) is not FakeTensor and not vm.is_iterable(value):
-            raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
-        if vm.is_python_iterable(value):
-            return vm.call_own(some_listed, (value, count + 1), Again())
-        items = vm.take(value, count + 1)
+    elif (items := unpacked(vm, value, count + 1)) is None:
+        return
     if len(items) < count:
         raise Raised(ValueError(f"not enough values to unpack (expected {count}, got {len(items)})"))
     if len(items) > count:
@@ -249,15 +231,18 @@ def UNPACK_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
 @op
 def UNPACK_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     before, after = instr.arg & 0xFF, instr.arg >> 8
-    value = frame.stack.pop()
-    if type(value) is not FakeTensor and not vm.is_iterable(value):
-        raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
-    if vm.is_python_iterable(value):
-        return vm.call_own(listed, (value,), Again())
-    items = vm.collect(value)
+    items = unpacked(vm, frame.stack.pop(), None)
+    if items is None:
+        return
     if len(items) < before + after:
-        least = f"at least {before + after}" if after else f"at least {before}"
-        raise Raised(ValueError(f"not enough values to unpack (expected {least}, got {len(items)})"))
-    middle = items[before:len(items) - after]
-    tail = items[len(items) - after:] if after else []
-    frame.stack.extend(reversed([*items[:before], middle, *tail]))
+        raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})"))
+    end = len(items) - after
+    frame.stack.extend(reversed([*items[:before], items[before:end], *items[end:]]))
+
+
+ops(
+    BUILD_TUPLE=lambda vm, frame, instr: frame.stack.append(tuple(take(frame.stack, instr.arg))),
+    BUILD_LIST=lambda vm, frame, instr: frame.stack.append(take(frame.stack, instr.arg)),
+    BUILD_SLICE=lambda vm, frame, instr: frame.stack.append(slice(*take(frame.stack, instr.arg))),
+    BUILD_STRING=lambda vm, frame, instr: frame.stack.append(joined(take(frame.stack, instr.arg))),
+)

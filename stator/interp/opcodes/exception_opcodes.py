@@ -11,14 +11,14 @@ from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_class
-from stator.interp.machine import op
+from stator.interp.machine import op, ops
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import bind
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import python_type
 from stator.source import CallOf, Pinned
 
-# ---------------------------------------------------------------------- raising
+_ABSENT = object()
 
 
 @op
@@ -55,8 +55,7 @@ def make_exception(vm: VM, value: Any) -> BaseException:
 @op
 def PUSH_EXC_INFO(vm: VM, frame: Frame, instr: Instruction) -> None:
     exc = frame.stack.pop()
-    frame.stack.append(SavedExc(vm.exc_state.value, exc))
-    frame.stack.append(exc)
+    frame.stack += SavedExc(vm.exc_state.value, exc), exc
     vm.exc_state.value = exc
 
 
@@ -70,16 +69,21 @@ def RERAISE(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise Raised(frame.stack.pop(), again=True)
 
 
+def caught_classes(wanted: Any) -> tuple[type, ...]:
+    """Classes that an `except` or `except*` names."""
+    classes = wanted if is_a(wanted, tuple) else (wanted,)
+    for cls in classes:
+        if not (is_a(cls, type) and issubclass(cls, BaseException)):
+            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+    return classes
+
+
 @op
 def CHECK_EXC_MATCH(vm: VM, frame: Frame, instr: Instruction) -> None:
     wanted = frame.stack.pop()
     vm.heap.expose(wanted)
-    for cls in wanted if is_a(wanted, tuple) else (wanted,):
-        if not (is_a(cls, type) and issubclass(cls, BaseException)):
-            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
-    exc = frame.stack[-1]
-    classes = wanted if is_a(wanted, tuple) else (wanted,)
-    frame.stack.append(any(cls in ancestors(vm, type(exc)) for cls in classes))
+    classes = caught_classes(wanted)
+    frame.stack.append(any(cls in ancestors(vm, type(frame.stack[-1])) for cls in classes))
 
 
 def _with_parts(exc: BaseException) -> list[BaseException]:
@@ -90,26 +94,19 @@ def _with_parts(exc: BaseException) -> list[BaseException]:
 @op
 def CHECK_EG_MATCH(vm: VM, frame: Frame, instr: Instruction) -> None:
     wanted, exc = frame.stack.pop(), frame.stack.pop()
-    for cls in wanted if is_a(wanted, tuple) else (wanted,):
-        if not (is_a(cls, type) and issubclass(cls, BaseException)):
-            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
-        if issubclass(cls, BaseExceptionGroup):
-            raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
+    if any(issubclass(cls, BaseExceptionGroup) for cls in caught_classes(wanted)):
+        raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
     for part in _with_parts(exc):
         ancestors(vm, type(part))
     if is_a(exc, wanted):
-        if is_a(exc, BaseExceptionGroup):
-            match, rest = exc, None
-        else:
-            match, rest = vm.native(BaseExceptionGroup, ("", (exc,))), None
+        match, rest = exc if is_a(exc, BaseExceptionGroup) else vm.native(BaseExceptionGroup, ("", (exc,))), None
     elif is_a(exc, BaseExceptionGroup):
         if id(exc) in vm.heap.by_standin:  # the parts would hold exceptions of the user's, which are known by no name
             raise Break("SB005", "an exception group from outside, which except* takes apart")
         match, rest = vm.native(type(exc).split, (exc, wanted))
     else:
         match, rest = None, exc
-    frame.stack.append(rest)
-    frame.stack.append(match)
+    frame.stack += rest, match
     if match is not None:
         vm.exc_state.value = match
         saved = next((item for item in reversed(frame.stack) if type(item) is SavedExc), None)
@@ -125,20 +122,22 @@ def PREP_RERAISE_STAR(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException | None:
-    """What an `except*` raises: the unhandled part of the group, merged with what handlers raised."""
+    """The exception of an `except*`: the unhandled part of the group, merged with exceptions of its handlers."""
     if not is_a(original, BaseExceptionGroup):
         return raised[0] if raised else None
     fresh: list[BaseException] = []
     reraised: list[BaseException] = []
     for exc in raised:
-        if exc is None:
-            continue
-        (reraised if is_a(exc, BaseExceptionGroup) and _is_told_alike(exc, original) else fresh).append(exc)
-    rest = _merge(original, reraised)
-    if not fresh:
-        return rest
-    if rest is not None:
-        fresh.append(rest)
+        if exc is not None:
+            (reraised if is_a(exc, BaseExceptionGroup) and _is_told_alike(exc, original) else fresh).append(exc)
+    if reraised:
+        keep = set().union(*(_leaves(part) for part in reraised))
+        rest, _ = original.split(lambda exc: id(exc) in keep)  # type: ignore[attr-defined]
+        if not fresh:
+            return rest
+        fresh += () if rest is None else (rest,)
+    elif not fresh:
+        return None
     return fresh[0] if len(fresh) == 1 and not reraised else BaseExceptionGroup("", fresh)
 
 
@@ -152,17 +151,6 @@ def _is_told_alike(exc: BaseException, original: BaseException) -> bool:
     """Whether a part has what the group came with: then it was only raised again. CPython looks at no notes here."""
     return exc.__traceback__ is original.__traceback__ and exc.__cause__ is original.__cause__ \
         and exc.__context__ is original.__context__
-
-
-def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:
-    if not parts:
-        return None
-    keep = set().union(*(_leaves(part) for part in parts))
-    matched, _ = original.split(lambda exc: id(exc) in keep)
-    return matched
-
-
-# ---------------------------------------------------------------------- with
 
 
 def special_method(vm: VM, obj: object, name: str, text: str) -> Any:
@@ -189,26 +177,12 @@ def BEFORE_WITH(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 @op
 def WITH_EXCEPT_START(vm: VM, frame: Frame, instr: Instruction) -> None:
-    exc = frame.stack[-1]
-    leave = frame.stack[-4]
+    leave, exc = frame.stack[-4], frame.stack[-1]
     vm.call(leave, (type(exc), exc, vm.traceback_of(exc)))
 
 
-# ---------------------------------------------------------------------- match
-
-
-@op
-def MATCH_MAPPING(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 6))  # Py_TPFLAGS_MAPPING
-
-
-@op
-def MATCH_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5))  # Py_TPFLAGS_SEQUENCE
-
-
 def _is_collection(vm: VM, value: object, flag: int) -> bool:
-    """Whether CPython matches the class as a sequence or mapping; registering it with an ABC later changes that."""
+    """Whether the class matches as a mapping or sequence (Py_TPFLAGS_*); registering it with an ABC changes that."""
     cls = python_type(value)
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(CallOf(Pinned(collection_flags), (Pinned(cls),)), Kind.FRESH_CALL, collection_flags(cls))
@@ -223,24 +197,17 @@ def collection_flags(cls: type) -> int:
 @op
 def MATCH_KEYS(vm: VM, frame: Frame, instr: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
-    values: list[Any] | None = []
-    seen: set[Any] = set()
-    getter = None
+    values: dict[Any, Any] = {}
     for key in keys:
-        if key in seen:
+        if key in values:
             raise Raised(ValueError(f"mapping pattern checks duplicate key ({key!r})"))
-        seen.add(key)
-        if getter is None:
+        if not values:
             getter = vm.sync(lambda: load_attr(vm, subject, "get"))
-        value = vm.call_sync(getter, (key, _ABSENT))
-        if value is _ABSENT:
-            values = None
-            break
-        values.append(value)  # type: ignore[union-attr]
-    frame.stack.append(None if values is None else tuple(values))
-
-
-_ABSENT = object()
+        values[key] = vm.call_sync(getter, (key, _ABSENT))
+        if values[key] is _ABSENT:
+            frame.stack.append(None)
+            return
+    frame.stack.append(tuple(values.values()))
 
 
 class _Absent(Continuation):
@@ -277,9 +244,7 @@ _NO_CLASS_IN_PATTERN = _refusal()  # asked of CPython: versions word it differen
 
 @op
 def MATCH_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
-    names = frame.stack.pop()
-    cls = frame.stack.pop()
-    subject = frame.stack.pop()
+    names, cls, subject = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
     frame.stack.append(match_class(vm, subject, cls, names, instr.arg))
 
 
@@ -330,3 +295,7 @@ def _match_attr(vm: VM, subject: object, cls: type, name: str, seen: set[str], f
     return True
 
 
+ops(
+    MATCH_MAPPING=lambda vm, frame, instr: frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 6)),
+    MATCH_SEQUENCE=lambda vm, frame, instr: frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5)),
+)

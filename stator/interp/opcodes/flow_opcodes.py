@@ -17,26 +17,25 @@ from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp import iteration
 from stator.interp.branches.assertions import take_for_granted
 from stator.interp.branches.captured_branches import capture_branch, truth_as_symbol
+from stator.interp.calls.allowed_calls import refuse_unlisted
 from stator.interp.calls.call_protocol import looks_itself
-from stator.interp.calls.refused_calls import refuse_unlisted
-from stator.interp.deferred_values import text_piece
 from stator.interp.frame import NULL, Continuation, Frame, Raised
-from stator.interp.iteration import polyfills
 from stator.interp.lookup import MISSING, find
-from stator.interp.machine import also, op
+from stator.interp.machine import Handler, op, ops
+from stator.interp.noted_effects import text_piece
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import delete_attr, store_attr
 from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load_attr, read_instance_dict
-from stator.interp.objects.items import delete_item, get_item, set_item
-from stator.interp.objects.membership import contains
+from stator.interp.objects.items import contains, delete_item, get_item, set_item
 from stator.interp.opcodes.building_opcodes import function_text, take
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC, DeferredText, is_unbacked, specialise
 from stator.shapes.varying_values import HELD_TYPES
 
-# ---------------------------------------------------------------------- operators
+_FROM_GRAPH = SYMBOLIC | {FakeTensor}
 
 
 @op
@@ -45,12 +44,6 @@ def BINARY_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
     symbol = instr.argval
     inplace = symbol[-1] == "="
     operators.binary(vm, symbol[:-1] if inplace else symbol, left, right, inplace)
-
-
-@op
-def COMPARE_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
-    right, left = frame.stack.pop(), frame.stack.pop()
-    operators.compare(vm, instr.argval, left, right)
 
 
 @op
@@ -66,48 +59,18 @@ def CONTAINS_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 @op
-def UNARY_POSITIVE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    operators.unary(vm, "+", frame.stack.pop())
-
-
-@op
-def UNARY_NEGATIVE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    operators.unary(vm, "-", frame.stack.pop())
-
-
-@op
-def UNARY_INVERT(vm: VM, frame: Frame, instr: Instruction) -> None:
-    operators.unary(vm, "~", frame.stack.pop())
-
-
-@op
 def UNARY_NOT(vm: VM, frame: Frame, instr: Instruction) -> None:
     symbol = truth_as_symbol(vm, frame.stack[-1]) if type(frame.stack[-1]) is FakeTensor else None
     if symbol is not None:
         frame.stack[-1] = torch.sym_not(symbol)
-        return
-    frame.stack.append(not operators.truth(vm, frame.stack.pop()))
-
-
-@op
-def BINARY_SUBSCR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    key, obj = frame.stack.pop(), frame.stack.pop()
-    get_item(vm, obj, key)
+    else:
+        frame.stack.append(not operators.truth(vm, frame.stack.pop()))
 
 
 @op
 def STORE_SUBSCR(vm: VM, frame: Frame, instr: Instruction) -> None:
     key, obj, value = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
     set_item(vm, obj, key, value)
-
-
-@op
-def DELETE_SUBSCR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    key, obj = frame.stack.pop(), frame.stack.pop()
-    delete_item(vm, obj, key)
-
-
-# ---------------------------------------------------------------------- attributes
 
 
 @op
@@ -125,11 +88,6 @@ def LOAD_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
 def STORE_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
     obj, value = frame.stack.pop(), frame.stack.pop()
     store_attr(vm, obj, instr.argval, value)
-
-
-@op
-def DELETE_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    delete_attr(vm, frame.stack.pop(), instr.argval)
 
 
 class _PushWithNull(Continuation):
@@ -168,9 +126,6 @@ def LOAD_METHOD(vm: VM, frame: Frame, instr: Instruction) -> None:
     load_attr(vm, obj, name)
 
 
-# ---------------------------------------------------------------------- jumps
-
-
 @op
 def JUMP_FORWARD(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.ip = instr.target
@@ -180,11 +135,6 @@ def JUMP_FORWARD(vm: VM, frame: Frame, instr: Instruction) -> None:
 def JUMP_BACKWARD(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.ip = instr.target
     vm.tick()
-
-
-@op
-def JUMP_BACKWARD_NO_INTERRUPT(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.ip = instr.target
 
 
 def pop_jump(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
@@ -207,28 +157,8 @@ def pop_jump(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
     frame.stack.pop()
 
 
-_FROM_GRAPH = SYMBOLIC | {FakeTensor}
-
-
-@op
-def POP_JUMP_IF_FALSE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    pop_jump(vm, frame, instr, False)
-
-
-@op
-def POP_JUMP_IF_TRUE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    pop_jump(vm, frame, instr, True)
-
-
-@op
-def POP_JUMP_IF_NONE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    if frame.stack.pop() is None:
-        frame.ip = instr.target
-
-
-@op
-def POP_JUMP_IF_NOT_NONE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    if frame.stack.pop() is not None:
+def jump_if_none(frame: Frame, instr: Instruction, wanted: bool) -> None:
+    if (frame.stack.pop() is None) is wanted:
         frame.ip = instr.target
 
 
@@ -240,28 +170,6 @@ def _backward(handler: Any) -> Callable[..., Any]:
     return jump
 
 
-_TRUTH_JUMPS = frozenset({POP_JUMP_IF_FALSE, POP_JUMP_IF_TRUE})
-
-also("POP_JUMP_FORWARD_IF_FALSE", POP_JUMP_IF_FALSE)
-also("POP_JUMP_FORWARD_IF_TRUE", POP_JUMP_IF_TRUE)
-also("POP_JUMP_FORWARD_IF_NONE", POP_JUMP_IF_NONE)
-also("POP_JUMP_FORWARD_IF_NOT_NONE", POP_JUMP_IF_NOT_NONE)
-also("POP_JUMP_BACKWARD_IF_FALSE", _backward(POP_JUMP_IF_FALSE))
-also("POP_JUMP_BACKWARD_IF_TRUE", _backward(POP_JUMP_IF_TRUE))
-also("POP_JUMP_BACKWARD_IF_NONE", _backward(POP_JUMP_IF_NONE))
-also("POP_JUMP_BACKWARD_IF_NOT_NONE", _backward(POP_JUMP_IF_NOT_NONE))
-
-
-@op
-def JUMP_IF_FALSE_OR_POP(vm: VM, frame: Frame, instr: Instruction) -> None:
-    jump_or_pop(vm, frame, instr, False)
-
-
-@op
-def JUMP_IF_TRUE_OR_POP(vm: VM, frame: Frame, instr: Instruction) -> None:
-    jump_or_pop(vm, frame, instr, True)
-
-
 def jump_or_pop(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
     value = frame.stack[-1]
     if type(value) in _FROM_GRAPH and capture_branch(vm, frame, instr, value, jump_if, keeps=True):
@@ -270,9 +178,6 @@ def jump_or_pop(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None
         frame.ip = instr.target
     else:
         frame.stack.pop()
-
-
-# ---------------------------------------------------------------------- calls
 
 
 @op
@@ -335,21 +240,15 @@ def is_plain_call(vm: VM) -> bool:
 def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> bool:
     """Force unread arguments, and say whether there were any; an interpreted function reads its own."""
     forced = False
-    for i, value in enumerate(args):
-        if type(value) is Box:
-            if looks_itself(function):
-                return forced
-            if not forced:
-                refuse_unlisted(function)
-            args[i], forced = value.force(), True
-    if kwargs:
-        for name, value in kwargs.items():
+    given: Any
+    for given in (args, kwargs or {}):
+        for place, value in enumerate(given) if given is args else given.items():
             if type(value) is Box:
                 if looks_itself(function):
                     return forced
                 if not forced:
                     refuse_unlisted(function)
-                kwargs[name], forced = value.force(), True
+                given[place], forced = value.force(), True
     return forced
 
 
@@ -358,7 +257,7 @@ def CALL_FUNCTION_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack = frame.stack
     named = instr.arg & 1
     if vm.is_python_iterable(stack[-1 - named]):
-        return vm.call_own(polyfills.listed, (stack.pop(-1 - named),), polyfills.Again(named))
+        return vm.call_own(iteration.listed, (stack.pop(-1 - named),), iteration.Again(named))
     kwargs = stack.pop() if named else None
     args = stack.pop()
     second, first = stack.pop(), stack.pop()
@@ -390,27 +289,6 @@ def give_back(vm: VM, frame: Frame, value: object) -> None:
     vm.leave(frame, value)
 
 
-# ---------------------------------------------------------------------- iteration
-
-
-@op
-def GET_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
-    vm.get_iter(frame.stack.pop())
-
-
-@op
-def FOR_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
-    vm.for_iter(frame, frame.stack[-1], instr.target + LOOP_END_SKIP)
-
-
-@op
-def GET_LEN(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(vm.call_sync(len, (frame.stack[-1],)))
-
-
-# ---------------------------------------------------------------------- formatting
-
-
 @op
 def FORMAT_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     spec = frame.stack.pop() if instr.arg & 4 else ""
@@ -429,3 +307,30 @@ def format_piece(vm: VM, frame: Frame, value: object, conversion: int, spec: obj
         frame.stack.append(value)
     else:
         frame.stack.append(vm.call_sync(format, (value, spec)))
+
+
+_JUMPS: dict[str, Handler] = {
+    "FALSE": lambda vm, frame, instr: pop_jump(vm, frame, instr, False),
+    "TRUE": lambda vm, frame, instr: pop_jump(vm, frame, instr, True),
+    "NONE": lambda vm, frame, instr: jump_if_none(frame, instr, True),
+    "NOT_NONE": lambda vm, frame, instr: jump_if_none(frame, instr, False),
+}
+_TRUTH_JUMPS = (_JUMPS["FALSE"], _JUMPS["TRUE"])
+for _condition, _handler in _JUMPS.items():
+    ops(**{f"POP_JUMP_IF_{_condition}": _handler, f"POP_JUMP_FORWARD_IF_{_condition}": _handler,
+           f"POP_JUMP_BACKWARD_IF_{_condition}": _backward(_handler)})
+ops(
+    COMPARE_OP=lambda vm, frame, instr: operators.compare(vm, instr.argval, *take(frame.stack, 2)),
+    UNARY_POSITIVE=lambda vm, frame, instr: operators.unary(vm, "+", frame.stack.pop()),
+    UNARY_NEGATIVE=lambda vm, frame, instr: operators.unary(vm, "-", frame.stack.pop()),
+    UNARY_INVERT=lambda vm, frame, instr: operators.unary(vm, "~", frame.stack.pop()),
+    BINARY_SUBSCR=lambda vm, frame, instr: get_item(vm, *take(frame.stack, 2)),
+    DELETE_SUBSCR=lambda vm, frame, instr: delete_item(vm, *take(frame.stack, 2)),
+    DELETE_ATTR=lambda vm, frame, instr: delete_attr(vm, frame.stack.pop(), instr.argval),
+    JUMP_BACKWARD_NO_INTERRUPT=JUMP_FORWARD,
+    JUMP_IF_FALSE_OR_POP=lambda vm, frame, instr: jump_or_pop(vm, frame, instr, False),
+    JUMP_IF_TRUE_OR_POP=lambda vm, frame, instr: jump_or_pop(vm, frame, instr, True),
+    GET_ITER=lambda vm, frame, instr: vm.get_iter(frame.stack.pop()),
+    FOR_ITER=lambda vm, frame, instr: vm.for_iter(frame, frame.stack[-1], instr.target + LOOP_END_SKIP),
+    GET_LEN=lambda vm, frame, instr: frame.stack.append(vm.call_sync(len, (frame.stack[-1],))),
+)

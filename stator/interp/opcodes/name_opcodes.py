@@ -1,26 +1,127 @@
-"""Opcodes of names, globals and imports.   name  ->  what its namespace holds, guarded"""
+"""Opcodes of the stack, constants, variables, names and imports.   name  ->  the entry of its namespace, guarded
+
+An import of a loaded module is a lookup.  Loading one runs its code: that of the standard library or of an installed
+package may run while tracing, as the program loads it in this very call; code of the user breaks.
+"""
 
 from __future__ import annotations
 
 import builtins
+import importlib.machinery
+import os
 import sys
+import sysconfig
+import types
 from typing import Any
 
 import torch
 
 from stator.breaks import Break
+from stator.code.handover import handed_over
 from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
 from stator.guards.guard import Kind
+from stator.heap.box import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
-from stator.interp.imports import absolute_name, guard_registered, parents_of, refuse_loading
 from stator.interp.lookup import MISSING
-from stator.interp.machine import declined, op
+from stator.interp.machine import declined, op, ops
 from stator.interp.objects.attributes import load_attr
-from stator.interp.opcodes.data_opcodes import read_cell, unbound_cell
 from stator.interp.services import VM
 from stator.source import Key, Pinned
+
+builtins_import = builtins.__import__
+_INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
+                    for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+@op
+def SWAP(vm: VM, frame: Frame, instr: Instruction) -> None:
+    stack, n = frame.stack, instr.arg
+    stack[-1], stack[-n] = stack[-n], stack[-1]
+
+
+@op
+def LOAD_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
+    value = frame.locals[instr.arg]
+    if type(value) is Box:
+        if value.forced or instr.index not in handed_over(frame.unit):
+            value = frame.locals[instr.arg] = value.force()
+    elif value is UNBOUND:
+        raise unbound_local(frame, instr.arg)
+    frame.stack.append(value)
+
+
+def unbound_local(frame: Frame, slot: int) -> Raised:
+    name = frame.unit.local_names[slot]
+    return Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+
+
+@op
+def STORE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
+    value = frame.stack.pop()
+    frame.locals[instr.arg] = UNBOUND if value is NULL else value  # NULL: what LOAD_FAST_AND_CLEAR found unbound
+
+
+@op
+def DELETE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
+    if frame.locals[instr.arg] is UNBOUND:
+        raise unbound_local(frame, instr.arg)
+    frame.locals[instr.arg] = UNBOUND
+
+
+@op
+def MAKE_CELL(vm: VM, frame: Frame, instr: Instruction) -> None:
+    value = frame.locals[instr.arg]
+    frame.locals[instr.arg] = types.CellType() if value is UNBOUND else types.CellType(value)
+
+
+@op
+def COPY_FREE_VARS(vm: VM, frame: Frame, instr: Instruction) -> None:
+    assert frame.func is not None
+    for slot, cell in zip(frame.unit.free_slots, vm.closure_of(frame.func), strict=True):
+        frame.locals[slot] = cell
+
+
+def read_cell(frame: Frame, slot: int) -> Any:
+    cell = frame.locals[slot]
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return UNBOUND
+    if type(value) is Box:
+        value = cell.cell_contents = value.force()
+    return value
+
+
+def unbound_cell(frame: Frame, slot: int) -> Raised:
+    name = frame.unit.local_names[slot]
+    if slot in frame.unit.free_slots:
+        return Raised(NameError(
+            f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"))
+    return unbound_local(frame, slot)
+
+
+@op
+def LOAD_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
+    value = read_cell(frame, instr.arg)
+    if value is UNBOUND:
+        raise unbound_cell(frame, instr.arg)
+    frame.stack.append(value)
+
+
+@op
+def STORE_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
+    vm.heap.note_write(frame.locals[instr.arg])
+    frame.locals[instr.arg].cell_contents = frame.stack.pop()
+
+
+@op
+def DELETE_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
+    if read_cell(frame, instr.arg) is UNBOUND:
+        raise unbound_cell(frame, instr.arg)
+    vm.heap.note_write(frame.locals[instr.arg])
+    del frame.locals[instr.arg].cell_contents
 
 
 def name_error(name: str) -> Raised:
@@ -45,11 +146,6 @@ def LOAD_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
         frame.stack.append(value)
     else:
         frame.stack += (value, NULL) if NULL_LAST else (NULL, value)
-
-
-@op
-def STORE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.scope.write(instr.argval, frame.stack.pop())
 
 
 @op
@@ -90,16 +186,6 @@ def push_name_or_global(vm: VM, frame: Frame, names: Any, name: str) -> None:
 
 
 @op
-def LOAD_CLASSDEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
-    push_name_or_cell(vm, frame, frame.names, instr.arg)
-
-
-@op
-def LOAD_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
-    push_name_or_global(vm, frame, frame.names, instr.argval)
-
-
-@op
 def STORE_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     if type(frame.names) is dict:
@@ -123,20 +209,9 @@ def SETUP_ANNOTATIONS(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 @op
-def LOAD_BUILD_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(builtins.__build_class__)
-
-
-@op
-def LOAD_ASSERTION_ERROR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    frame.stack.append(AssertionError)
-
-
-@op
 def IMPORT_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     fromlist, level = frame.stack.pop(), frame.stack.pop()
-    module = import_module(vm, frame, instr.argval, fromlist, level)
-    frame.stack.append(module)
+    frame.stack.append(import_module(vm, frame, instr.argval, fromlist, level))
 
 
 def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
@@ -154,9 +229,6 @@ def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) ->
     top = full.removesuffix(name) + name.partition(".")[0]  # which a plain `import a.b` gives
     guard_registered(vm, full, full if fromlist else top)
     return module
-
-
-builtins_import = builtins.__import__
 
 
 class SubmoduleFallback(Continuation):
@@ -191,4 +263,73 @@ def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
     load_attr(vm, module, instr.argval, SubmoduleFallback(module, instr.argval))
 
 
+def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
+    """Break where an import would run code of the user's own, or find what only the trace has put there."""
+    modules = vm.heap.by_original.get(id(sys.modules))
+    if modules is not None and id(modules) in vm.heap.changes.written:
+        raise Break("SB006", "an import after the program has changed sys.modules")
+    full = absolute_name(namespace, name, level)
+    wanted = [full]
+    if fromlist and is_a(sys.modules.get(full), types.ModuleType):
+        own = sys.modules[full].__dict__
+        wanted += [f"{full}.{part}" for part in fromlist if "__path__" in own and part not in own and part != "*"]
+    for module in wanted:
+        if module not in sys.modules and not is_installed(module.partition(".")[0]):
+            vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, module)  # once it is loaded, the next call goes on
+            raise Break("SB006", f"the import of {module}, which is not loaded yet")
+
+
+def guard_registered(vm: VM, *names: str) -> None:
+    """Guard what sys.modules has under these names: a module, None, or nothing."""
+    for name in names:
+        if name in sys.modules:
+            vm.heap.guard(Key(Pinned(sys.modules), name), Kind.ID, sys.modules[name])
+        else:
+            vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, name)
+
+
+def parents_of(name: str) -> list[str]:
+    """The packages around a module, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def absolute_name(namespace: dict[str, Any], name: str, level: int) -> str:
+    if not level:
+        return name
+    package = namespace.get("__package__") or namespace.get("__name__", "").rpartition(".")[0]
+    parent = package.rsplit(".", level - 1)[0] if level > 1 else package
+    return f"{parent}.{name}" if name else parent
+
+
+def is_installed(package: str) -> bool:
+    """Whether a top-level package comes with Python or was installed, and does not belong to the program."""
+    module = sys.modules.get(package)
+    if module is not None:
+        origin = getattr(module, "__file__", None)
+    else:
+        spec = importlib.machinery.PathFinder.find_spec(package)
+        if spec is None:
+            return True  # built in, frozen, or nowhere: the import fails without running anything
+        origin = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+    return origin is None or os.path.realpath(origin).startswith(_INSTALLED)
+
+
+def nothing(vm: VM, frame: Frame, instr: Instruction) -> None:
+    """NOP, RESUME, PRECALL."""
+
+
+ops(
+    NOP=nothing, RESUME=nothing, PRECALL=nothing, LOAD_FAST_CHECK=LOAD_FAST,
+    POP_TOP=lambda vm, frame, instr: frame.stack.pop(),
+    PUSH_NULL=lambda vm, frame, instr: frame.stack.append(NULL),
+    COPY=lambda vm, frame, instr: frame.stack.append(frame.stack[-instr.arg]),
+    LOAD_CONST=lambda vm, frame, instr: frame.stack.append(instr.argval),
+    LOAD_CLOSURE=lambda vm, frame, instr: frame.stack.append(frame.locals[instr.arg]),
+    LOAD_BUILD_CLASS=lambda vm, frame, instr: frame.stack.append(builtins.__build_class__),
+    LOAD_ASSERTION_ERROR=lambda vm, frame, instr: frame.stack.append(AssertionError),
+    STORE_GLOBAL=lambda vm, frame, instr: frame.scope.write(instr.argval, frame.stack.pop()),
+    LOAD_NAME=lambda vm, frame, instr: push_name_or_global(vm, frame, frame.names, instr.argval),
+    LOAD_CLASSDEREF=lambda vm, frame, instr: push_name_or_cell(vm, frame, frame.names, instr.arg),
+)
 declined("SB011", "IMPORT_STAR", "PRINT_EXPR")

@@ -30,16 +30,16 @@ from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
-from stator.interp.handled_errors import note
+from stator.interp.graph_errors import note_caught
 from stator.interp.mutation_check import changed_state
-from stator.interp.replay.fact_index import FactIndex
-from stator.interp.replay.replay_template import Template, Unlike, build
+from stator.interp.replay.replay_template import FactIndex, Template, Unlike, build
 from stator.interp.services import VM
 from stator.source import Pinned, Source
 
 SMALLEST = 4  # operations of a segment: below that, interpreting it costs less than comparing
 KEPT = 4  # segments remembered of one class and description: blocks of one class may differ in their parameters
 _NOTHING = object()
+_WITHOUT_DICT = frozenset({dict, list, tuple, set})
 
 
 @dataclass(slots=True)
@@ -293,7 +293,7 @@ class Replay:
         play = template.stretch.record(recorder.graph, nodes, None if above == segment.above else above, before)
         if caught := vm.caught():
             for copy in play.copies:
-                note(copy, caught, False)
+                note_caught(copy, caught, False)
         recorder.log.plays.append(play)
         recorder.scope.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
@@ -364,9 +364,6 @@ class Replay:
         else:
             return value  # of before the segment, and not among its arguments
         return fake
-
-
-_WITHOUT_DICT = frozenset({dict, list, tuple, set})
 
 
 def moved(place: object, nodes: dict[fx.Node, fx.Node]) -> Any:

@@ -1,28 +1,34 @@
-"""What a tensor has beside its values: leaf or not, requires_grad, grad, hooks, addresses.
+"""Members of a tensor beside its values: leaf or not, requires_grad, grad, data, hooks, addresses.
 
     x.is_leaf                 ->  the fake's answer, guarded where x comes from outside
     x.grad = None             ->  noted; the residual assigns it
-    x.data = y                ->  noted (see data_assignments)
-    x.requires_grad_()        ->  a node, where the leaf stays in the graph; else a break: compilers return none
-                                  of a leaf from outside a note (see grad_flags)
+    x.requires_grad_()        ->  a node, where the leaf stays in the graph; of a leaf from outside, a note
+    p.data = p.data - g       ->  a note: the residual exchanges the memory after the graph
+
+A leaf that is used under both flags breaks where its flag changes: no compiler knows a leaf that is one for a while.  A
+view has the flag of its base: a base with a view that the call sees breaks, and guards keep other bases apart.  After
+an assignment to `.data` the graph uses the owner of the new memory; a leaf that wants a gradient cannot be used so.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.metadata.input_layouts import PLAIN_CLASSES
+from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.guards.tensor_meta import tensor_meta
-from stator.heap.tracker import VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.interp.frame import Raised
 from stator.interp.services import VM
-from stator.interp.tensors import data_assignments
-from stator.interp.tensors.grad_flags import may_be_noted, note
 from stator.interp.tensors.tensor_copies import set_flag
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned
@@ -35,6 +41,8 @@ _RETAINS = torch._C.TensorBase.retains_grad.__get__
 ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
 _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
                        "grad_dtype"})
+ASSIGNED = "assignment to Tensor.data"  # a cause of breaks
+_LOOKS = frozenset({"data", "detach"})  # uses of a tensor that autograd keeps nothing of
 
 
 def guard_offsets(vm: VM) -> None:
@@ -143,7 +151,7 @@ def write(vm: VM, fake: FakeTensor, name: str, value: object) -> bool:
         _write_grad(vm, fake, value)
         return True
     if name == "data":
-        data_assignments.assign(vm, fake, value)
+        assign_data(vm, fake, value)
         return True
     return False
 
@@ -169,7 +177,7 @@ def set_requires_grad(vm: VM, fake: Any, value: Any) -> None:
         return
     tracker = vm.heap.by_standin.get(id(fake))
     if allowed and tracker is not None and not inference and is_leaf(vm, fake, tracker) and may_be_noted(vm, fake):
-        note(vm, fake, value)
+        note_flag(vm, fake, value)
         return
     if allowed:
         raise Break("SB016", f"requires_grad becomes {value}")
@@ -208,3 +216,199 @@ def _write_grad(vm: VM, fake: Any, value: Any) -> None:
     if tracker is None or not is_leaf(vm, fake, tracker):
         raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
     vm.tensors.grads[id(fake)] = (fake, value)
+
+
+@dataclass(eq=False)
+class GradFlag:
+    """The flag of one leaf: before the call, where the graph begins, and where it ends."""
+
+    leaf: Any
+    before: bool
+    entry: bool
+    final: bool
+    uses: int = 0  # of the leaf by the graph, when the flag changed last
+
+
+def may_be_noted(vm: VM, fake: FakeTensor) -> bool:
+    hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.autograd.hooks.values())
+    with torch._C.DisableTorchFunction():
+        changed = bool(vm.recorder.version_of(fake))
+    return Strategy.LEAF_FLAGS not in vm.turned_off and vm.recorder.scope.enclosing is None \
+        and not hooked and not changed
+
+
+def note_flag(vm: VM, fake: FakeTensor, value: bool) -> None:
+    node = vm.recorder.node_of(fake)
+    uses = len(node.users)
+    if uses and vm.recorder.propagation.enabled:
+        raise ExactNeeded  # only exact fakes have bases
+    with torch._C.DisableTorchFunction():
+        made = pytree.tree_leaves([user.meta.get("example_value") for user in node.users])
+        if any(type(each) is FakeTensor and each._base is fake for each in made):
+            raise has_views(value)
+    flag = vm.tensors.flags.get(id(fake))
+    if flag is None:
+        flag = vm.tensors.flags[id(fake)] = GradFlag(fake, not value, not value, not value)
+        vm.heap.note_handled(fake)
+    require_unused(vm, flag)
+    flag.final, flag.uses = value, uses
+    if not uses:
+        flag.entry = value
+    vm.recorder.propagation.changed((fake,))
+    with torch._C.DisableTorchFunction():
+        fake.requires_grad_(value)
+
+
+def require_unused(vm: VM, flag: GradFlag) -> None:
+    """Since its flag changed after a use, the graph must not have used the leaf again."""
+    if flag.final is not flag.entry and len(vm.recorder.node_of(flag.leaf).users) != flag.uses:
+        raise Break("SB016", f"requires_grad becomes {flag.final} between two uses", turn_off=Strategy.LEAF_FLAGS)
+
+
+def settle_flags(vm: VM) -> list[GradFlag]:
+    """The notes at the end of a trace; the fakes are as the graph finds the leaves."""
+    for flag in vm.tensors.flags.values():
+        require_unused(vm, flag)
+    if vm.tensors.flags:
+        guard_bases(vm)
+    for flag in vm.tensors.flags.values():
+        if flag.final is not flag.entry:
+            with torch._C.DisableTorchFunction():
+                flag.leaf.requires_grad_(flag.entry)
+    return list(vm.tensors.flags.values())
+
+
+def guard_bases(vm: VM) -> None:
+    """Guard that no other tensor of the call is a view of a noted leaf; a Parameter is no view."""
+    leaves = [vm.heap.by_standin[key] for key in vm.tensors.flags]
+    others = [tracker for tracker in vm.heap.trackers if tracker.shape is ShadowKind.TENSOR
+              and type(tracker.original) is not torch.nn.Parameter]
+    if len(leaves) == 1 and others == leaves or not others:
+        return
+    if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
+        raise has_views(next(iter(vm.tensors.flags.values())).final)
+    sources = tuple(tracker.source for tracker in leaves + others)
+    vm.heap.guard(CallOf(Pinned(holds_view), (Pinned(len(leaves)), *sources)), Kind.FRESH_CALL, False)
+
+
+def holds_view(count: int, *tensors: torch.Tensor) -> bool:
+    """A pure reader for guards: whether one of the others is a view of one of the first `count`."""
+    with torch._C.DisableTorchFunction():
+        bases = {id(each) for each in tensors[:count]}
+        return any(id(each._base) in bases for each in tensors[count:])
+
+
+def has_views(value: bool) -> Break:
+    return Break("SB016", f"requires_grad becomes {value} of a tensor with views", turn_off=Strategy.LEAF_FLAGS)
+
+
+@dataclass(eq=False)
+class DataNote:
+    """A tensor from outside, its node, what gives it its memory, whether autograd may have kept it before, and the
+    nodes that the graph uses in its place."""
+
+    tensor: Any
+    node: fx.Node
+    value: Any
+    kept: bool
+    in_its_place: list[fx.Node] = field(default_factory=list)
+
+
+def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
+    note = vm.tensors.data.get(id(fake))
+    with torch._C.DisableTorchFunction():
+        if has_memory_of(value, fake if note is None else note.value):
+            return  # `p.data += 1`: done in place, and the memory is what it was
+    require_notable(vm, fake, value)
+    recorder = vm.recorder
+    if recorder.propagation.enabled:
+        raise ExactNeeded  # from now on two fakes share a storage
+    with torch._C.DisableTorchFunction():
+        wants_grad = fake.requires_grad
+    value = owner_of_memory(vm, value, not wants_grad)
+    vm.heap.note_write(fake)
+    if note is None:
+        node = recorder.node_of(fake)
+        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node))
+    note.value = value
+    if not wants_grad:
+        note.in_its_place.append(recorder.node_of(value))
+    recorder.layouts.before((fake,), {})
+    with torch._C.DisableTorchFunction():
+        fake.data = value  # what it looks like; its sizes may be others
+    recorder.log.reshaped += 1
+    recorder.log.changes += 1
+    used_again = Break("SB006", "assignment to Tensor.data of a tensor that is used again",
+                       turn_off=Strategy.DATA_ASSIGNMENTS)
+    recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
+
+
+def owner_of_memory(vm: VM, value: object, apart: bool) -> Any:
+    """A tensor that lies where `value` does now, and stays there: one from outside may be moved later.
+
+    `apart`: one of its own, whose uses in the graph are those of the tensor that gets the memory.
+    """
+    note = vm.tensors.data.get(id(value))
+    value = value if note is None else note.value
+    return vm.torch_attribute(value, "data", torch.Tensor.data) if apart or id(value) in vm.heap.by_standin else value
+
+
+def is_kept(node: fx.Node) -> bool:
+    return any(name_of_use(user) not in _LOOKS for user in node.users)
+
+
+def has_memory_of(value: Any, fake: Any) -> bool:
+    """Whether one tensor lies where the other does."""
+    if type(value) is not FakeTensor or value.layout is not torch.strided or fake.layout is not torch.strided:
+        return False
+    return layout_of(value) == layout_of(fake) and value.storage_offset() == fake.storage_offset() \
+        and value.untyped_storage()._cdata == fake.untyped_storage()._cdata
+
+
+def require_notable(vm: VM, fake: Any, value: Any) -> None:
+    """Break where the residual's assignment would not be the program's."""
+    tracker, recorder = vm.heap.by_standin.get(id(fake)), vm.recorder
+    if tracker is None or Strategy.DATA_ASSIGNMENTS in vm.turned_off or type(value) is not FakeTensor or value is fake \
+            or recorder.scope.enclosing is not None or recorder.region.marks or recorder.classes \
+            or recorder.wrappers.behind or type(tracker.original) not in PLAIN_CLASSES:
+        raise Break("SB006", ASSIGNED)
+    with torch._C.DisableTorchFunction():
+        alike = fake.layout is torch.strided and not fake.is_inference() and not value.is_inference() \
+            and kind_of(fake) == kind_of(value) and fake.is_leaf \
+            and not fake._has_symbolic_sizes_strides and not value._has_symbolic_sizes_strides
+    if not alike:
+        raise Break("SB006", "assignment to Tensor.data of a tensor that lies otherwise in memory")
+
+
+def kind_of(fake: FakeTensor) -> tuple[Any, ...]:
+    return fake.dtype, fake.device, fake.layout, fake.is_conj(), fake.is_neg()
+
+
+def layout_of(fake: FakeTensor) -> tuple[Any, ...]:
+    return *kind_of(fake), tuple(fake.shape), fake.stride()
+
+
+def name_of_use(node: fx.Node) -> str:
+    """`x.data` is a call of getattr."""
+    if node.target is getattr:
+        return str(node.args[1])
+    return node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+
+
+def current_data(vm: VM, fake: FakeTensor, name: str) -> Any:
+    """What to ask for an attribute of a tensor: of one with other memory, the owner of that memory has `data`."""
+    note = vm.tensors.data.get(id(fake)) if name == "data" else None
+    return fake if note is None else note.value
+
+
+def settle_data(vm: VM, outputs: list[Any]) -> None:
+    """A backward pass sees the new memory of a tensor that autograd has kept, which a compiler would not know."""
+    with torch._C.DisableTorchFunction():
+        differentiable = any(type(each) is FakeTensor and each.requires_grad for each in outputs)
+    if not differentiable:
+        return
+    if any(is_kept(node) for note in vm.tensors.data.values() for node in note.in_its_place):  # not the tensor itself
+        raise Break("SB006", "assignment to Tensor.data of a tensor that is used again",
+                    turn_off=Strategy.DATA_ASSIGNMENTS)
+    if not vm.recorder.backend.in_order and any(note.kept for note in vm.tensors.data.values()):
+        vm.recorder.backend.as_it_is = True

@@ -1,13 +1,13 @@
-"""Items of tensors under keys that hold symbols or tensors.   x[n], x[:, t], x[a:b, n] = v, n a number of the graph
+"""Tensors indexed with, and made of, symbolic numbers.   x[n], x[:, t], x[a:b, n] = v;  torch.tensor([[n, 1], [2, n]])
 
-In: a tensor and a key of which torch's own indexing would ask for the numbers.  Out: the same item, read or written
-by operations that take the symbols as they are: `select` for an index, one index tensor for a list of them, bounds
-in order for a written slice.
+In: a key or data of which torch would read the numbers.  Out: the same item or tensor, by operations that take symbols:
+`select` for an index, one index tensor for a list of them, ordered bounds for a written slice; fills, stacked.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,13 +18,15 @@ from stator.breaks import Break
 from stator.graph.record.number_operators import SLICE_BOUND, element_behind, item_of_sum
 from stator.interp.numbers.symbolic_numbers import INDEXES, item_of
 from stator.interp.services import VM
-from stator.interp.tensors.made_tensors import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
-from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked, specialise
+from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked, specialise
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
 _MASKS = frozenset({torch.bool, torch.uint8})
 _ADVANCED = frozenset({FakeTensor, list, bool})  # indices that are no places or slices
+SEQUENCES = frozenset({list, tuple, torch.Size})
+_DTYPES: dict[type, Any] = {torch.SymInt: torch.int64, torch.SymBool: torch.bool}
+_KINDS = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 def tensor_key(vm: VM, key: Any) -> Any:
@@ -239,3 +241,55 @@ def _term(number: Any) -> Any:
 
 def _bounds(part: object) -> tuple[Any, ...]:
     return (part.start, part.stop, part.step) if type(part) is slice else (part,)
+
+
+def make_tensor(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch.tensor(n) would ask for the number; a fill does not."""
+    data = args[0] if args else kwargs.get("data")
+    if type(data) in SEQUENCES and len(args) == 1:
+        vm.heap.expose_deep(data)
+        if holds_numbers(data):
+            return _stacked(vm, data, kwargs)
+    if type(data) in SYMBOLIC and len(args) <= 1:
+        return _filled(vm, data, kwargs)
+    return vm.torch_call(function, args, kwargs)
+
+
+def _filled(vm: VM, number: object, kwargs: dict[str, Any]) -> Any:
+    settings = {key: value for key, value in kwargs.items() if key != "data"}
+    if settings.get("dtype") is None:
+        settings["dtype"] = _DTYPES.get(type(number)) or torch.get_default_dtype()
+    return vm.torch_call(torch.full, ((), number), settings)
+
+
+def holds_numbers(data: Any) -> bool:
+    """Whether some number in nested lists is open."""
+    return any(type(item) in SYMBOLIC or type(item) in SEQUENCES and holds_numbers(item) for item in data)
+
+
+def _numbers_in(data: Any) -> Iterator[Any]:
+    for item in data:
+        if type(item) in SEQUENCES:
+            yield from _numbers_in(item)
+        else:
+            yield item
+
+
+def _stacked(vm: VM, data: object, kwargs: dict[str, Any]) -> Any:
+    """torch.tensor([[n], [2.0]]): its numbers one by one, stacked as they are nested."""
+    numbers = list(_numbers_in(data))
+    if any(type(item) not in SYMBOLIC and type(item) not in (int, float, bool) for item in numbers):
+        raise Break("SB003", "a tensor made of lists with symbolic numbers and other things")
+    if kwargs.get("dtype") is None:
+        found = {_KINDS.get(type(item), type(item)) for item in numbers}
+        kind = torch.get_default_dtype() if float in found else torch.int64 if int in found else torch.bool
+        kwargs = {**kwargs, "dtype": kind}
+    return _stack(vm, data, kwargs)
+
+
+def _stack(vm: VM, data: Any, kwargs: Any) -> Any:
+    if not data or any((type(item) in SEQUENCES) != (type(data[0]) in SEQUENCES) for item in data):
+        raise Break("SB003", "a tensor made of uneven lists with symbolic numbers")
+    rows = [_stack(vm, item, kwargs) if type(item) in SEQUENCES else _filled(vm, as_integer(item), kwargs)
+            for item in data]
+    return vm.torch_call(torch.stack, (rows,), None)

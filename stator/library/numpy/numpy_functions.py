@@ -21,14 +21,13 @@ from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, own_face, shared_tensor
-from stator.interp.arrays.graph_scalars import value_behind
-from stator.interp.arrays.native_numpy import is_plain, run_on_arrays
+from stator.interp.arrays.native_numpy import is_plain, run_on_arrays, value_behind
 from stator.interp.arrays.torch_forms import SCALAR_METHODS
 from stator.interp.arrays.traced_numpy import concerns, has_form, run_traced
 from stator.interp.frame import Raised
 from stator.interp.objects.items import get_item
 from stator.interp.rule_registry import LISTED, rule, suspending_rule
-from stator.interp.tensors.made_tensors import make_tensor
+from stator.interp.tensors.tensor_items import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.native.rows_packages import MAKERS, array_callables

@@ -11,15 +11,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a
+from stator.interp.calls.allowed_calls import C_CALLABLES
 from stator.interp.calls.call_protocol import merged_keywords
-from stator.interp.calls.refused_calls import C_CALLABLES
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import GiveNone, store_attr
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import bind_class_method, read_c_member
-from stator.interp.objects.items import delete_item, get_item, set_item
-from stator.interp.objects.membership import contains
+from stator.interp.objects.items import contains, delete_item, get_item, set_item
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import Pinned

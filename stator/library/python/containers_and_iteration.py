@@ -31,12 +31,11 @@ from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import truth_as_symbol
 from stator.interp.frame import Raised
 from stator.interp.generators import delegation
-from stator.interp.iteration.polyfills import each_looked_at, looked_at
+from stator.interp.iteration import each_looked_at, looked_at
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
-from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.numbers.symbolic_numbers import specialise_deep, symbolic_length
 from stator.interp.objects import operators
-from stator.interp.objects.list_lengths import symbolic_length
 from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.table import lookup

@@ -31,7 +31,7 @@ from stator.interp.objects.assignment import GiveNone, delete_attr, delete_gener
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
 from stator.interp.objects.class_attributes import load_type_attr
 from stator.interp.objects.operators import call_slot
-from stator.interp.opcodes.data_opcodes import read_cell
+from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.vm import VM

@@ -17,8 +17,8 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp import noted_effects as noted
-from stator.interp.deferred_values import frozen, joined, text_of
 from stator.interp.frame import Raised
+from stator.interp.noted_effects import frozen, joined, text_of
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source

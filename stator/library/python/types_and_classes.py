@@ -22,8 +22,8 @@ from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr, tensor_class
 from stator.interp.objects.class_attributes import TensorSuper
-from stator.interp.objects.shown_names import guard_names
-from stator.interp.opcodes.data_opcodes import read_cell
+from stator.interp.objects.object_texts import guard_names
+from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM

@@ -29,16 +29,15 @@ from stator.graph.state.torch_state import GRAD_MODE, without_grad
 from stator.guards.guard import is_constant
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
-from stator.interp.branches.captured_branches import describe
-from stator.interp.branches.cond_operator import shares
+from stator.interp.branches.captured_branches import describe, shares
 from stator.interp.calls.allowed_calls import call_allowed
-from stator.interp.calls.binding import function_defaults
+from stator.interp.calls.call_protocol import function_defaults
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import find, mro_of
+from stator.interp.mechanisms import fingerprints
 from stator.interp.mutation_check import Unwatched, Witness
-from stator.interp.outside_objects import is_outside
+from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
-from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import modules_of
 from stator.settings import marks

@@ -23,8 +23,8 @@ from stator.graph.analysis.autograd_boundaries import Remembered, wants_grad
 from stator.graph.analysis.may_fail import writes_outside
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
+from stator.interp.mechanisms import fingerprints
 from stator.interp.rule_registry import suspending_rule
-from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.autograd_hooks import outside_callable, why_disabled
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of

@@ -32,7 +32,7 @@ from stator.host.suspended_patches import own_entry
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
-from stator.interp.outside_objects import is_outside
+from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import is_leaf
 from stator.interp.vm import VM

@@ -29,8 +29,15 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.guards.guard import is_constant
-from stator.interp.branches.captured_branches import condition_of, describe
-from stator.interp.branches.cond_operator import Merge, Unequal, close, differing, record_cond
+from stator.interp.branches.captured_branches import (
+    Merge,
+    Unequal,
+    close,
+    condition_of,
+    describe,
+    differing,
+    record_cond,
+)
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule

@@ -17,7 +17,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from stator.breaks import Break
 from stator.graph.state import torch_state
 from stator.guards.guard import Kind, is_constant
-from stator.interp.calls.attention_kernels import guard_answer
+from stator.interp.calls.torch_arguments import guard_answer
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.vm import VM

@@ -27,9 +27,9 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Frame
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import INTERPRETED, refuse, rule, suspending_rule
-from stator.interp.tensors.made_tensors import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
 from stator.interp.tensors.tensor_copies import copy_before_graph, memo_of
+from stator.interp.tensors.tensor_items import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.library.torch.gradients import require_plain

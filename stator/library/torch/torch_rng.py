@@ -15,8 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import has_side_effect
 
 from stator.breaks import Break
+from stator.interp.calls.torch_arguments import RANDOM_STREAM, Generator, generator_in_graph, require_order
 from stator.interp.rule_registry import refuse, rule
-from stator.interp.tensors.generator_inputs import RANDOM_STREAM, Generator, in_graph, require_order
 from stator.interp.vm import VM
 from stator.source import Pinned
 
@@ -97,14 +97,14 @@ def _new(vm: VM, device: Any = "cpu") -> Any:
 
 @rule(Generator.manual_seed)
 def _seed_generator(vm: VM, generator: Any, /, seed: Any) -> Any:
-    generator = in_graph(vm, generator)
+    generator = generator_in_graph(vm, generator)
     record(vm, "call_method", "manual_seed", (generator, require_seed(seed)))
     return generator
 
 
 @rule(Generator.get_state)
 def _generator_state(vm: VM, generator: Any, /) -> Any:
-    generator = in_graph(vm, generator)
+    generator = generator_in_graph(vm, generator)
     if generator.device.type != "cpu":
         raise Break("SB013", "the state of a device's torch.Generator")
     return recorded_state(vm, "call_method", "get_state", (generator,))
@@ -112,7 +112,7 @@ def _generator_state(vm: VM, generator: Any, /) -> Any:
 
 @rule(Generator.set_state)
 def _set_generator_state(vm: VM, generator: Any, /, new_state: Any) -> Any:
-    generator = in_graph(vm, generator)
+    generator = generator_in_graph(vm, generator)
     record(vm, "call_method", "set_state", (generator, require_state(new_state)))
     return generator
 

@@ -14,7 +14,7 @@ import torch
 import stator
 from stator import events
 from stator.capture import stages
-from stator.interp import progress
+from stator.interp import mechanisms
 
 COUNT = 0
 X = torch.ones(2)
@@ -105,7 +105,7 @@ class Terminal(io.StringIO):
 def test_progress_is_an_event_and_shown_on_terminals(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000))
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(mechanisms.time, "monotonic", lambda: float(next(clock)))
     with events.record() as log:
         assert torch.equal(stator.compile(counted, backend="eager")(X, 3000), X + 3000)
     monkeypatch.undo()

@@ -66,8 +66,13 @@ def copied_column(x: torch.Tensor, base: torch.Tensor) -> Any:
     return x.view(4, 1).t().contiguous().as_strided((4, 1), (1, 4)).numpy().copy().strides
 
 
+def refused(x: torch.Tensor, base: torch.Tensor) -> Any:
+    """Dunder methods turn a refusal of torch's parser into NotImplemented; those that write are no exception."""
+    return x.__and__(1, out=base), x.__ilshift__("a"), x.__ior__(1, 2)
+
+
 PROGRAMS: list[Callable[..., Any]] = [mean_of_squares, mean_on_an_array, margin, onto_an_array, combined, stacked, ranked, limited,
-                                       copied_column]
+                                       copied_column, refused]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

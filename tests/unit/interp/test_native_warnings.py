@@ -13,7 +13,8 @@ import torch
 
 import stator
 from stator import events
-from stator.interp.calls import native_calls, native_warnings
+from stator.interp import noted_effects
+from stator.interp.calls import native_calls
 
 INT, BYTE, SMALL, ZERO = numpy.int32(2**31 - 1), numpy.int8(127), numpy.uint8(1), numpy.float64(0)
 FLOAT, HALF = numpy.float32(3e38), numpy.float16(60000)
@@ -160,4 +161,4 @@ def test_is_noticed_without_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("add", "float"):
         fn = PROGRAMS[name]
         assert said_by(stator.compile(fn, backend="eager"), "default", 2) != said_by(fn, "default", 2)
-    assert native_warnings.WARNING_TYPES
+    assert noted_effects.WARNING_TYPES

@@ -1,25 +1,96 @@
-"""C functions that run through an iterable, as Python.   sum(x * 2 for x in xs)  ->  an interpreted loop
+"""Iteration by C code.   sum(x * 2 for x in xs)  ->  an interpreted loop;  zip(iter(xs), ys)  ->  xs, ys are exposed
 
-    plan(descriptor, arguments, keywords)  ->  a function of this module and its arguments, or None
+    plan(descriptor, arguments, keywords)  ->  a polyfill of this module and its arguments, or None
 
-Where the iterable is itself Python code, the C function would run the loop below the interpreter, and a graph break
-in it could not be resumed.  These functions do the same in the same order, one item at a time.  They name no globals:
-what they call is handed to them.  Their frames are not the program's: tracebacks and stacks leave them out.
+A C function that iterates over Python code would run the loop below the interpreter: a graph break in it could not be
+resumed.  Polyfills do the same in the same order, one item at a time.  They read no globals: callees are arguments.
+Tracebacks and stacks leave out their frames.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
+import gc
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stator.interp.frame import Continuation, Frame
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.numbers.symbolic_numbers import reaches_symbol
 from stator.interp.services import VM
+from stator.native.rows_declare import ROWS
+from stator.shapes.symbolic_values import UNREAD, python_type
 
+_mro_of = type.__dict__["__mro__"].__get__
+_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+_FORWARD: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), set(), collections.deque())
+_BACKWARD: tuple[Any, ...] = ([], {}, {}.values(), {}.items(), collections.deque())
+C_ITERATORS: frozenset[type] = frozenset({
+    *(type(iter(each)) for each in _FORWARD), *(type(reversed(each)) for each in _BACKWARD),
+    reversed, enumerate, zip, map, filter, *(each for each in vars(itertools).values() if isinstance(each, type)),
+})
+_VIEWS = frozenset({type({}.values()), type({}.items())})
 _NUMBERS = frozenset({int, float, bool})
 _NOTHING = object()
+Plan = tuple[Callable[..., Any], tuple[Any, ...]]
+_PAIRS = (type, frozenset({list, tuple}), len, dict.update)
+
+
+def is_iterator(cls: type) -> bool:
+    return any("__next__" in base.__dict__ for base in _mro_of(cls))
+
+
+class IteratorOf(Continuation):
+    """After a Python `__iter__`: refuse a result that has no `__next__`."""
+
+    __slots__ = ("cont",)
+    resumes = True
+
+    def __init__(self, cont: Continuation | None) -> None:
+        self.cont = cont
+
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
+        cls = type(value)
+        if cls not in UNREAD and not is_iterator(cls) and not is_overlaid_iterator(vm, cls):
+            raise Raised(TypeError(f"iter() returned non-iterator of type '{name_in_errors(python_type(value))}'"))
+        vm.give(value, self.cont)
+
+
+def is_overlaid_iterator(vm: VM, cls: type) -> bool:
+    """Whether the trace gave the class a `__next__`; guards that it has none otherwise. False below a native frame."""
+    return hasattr(vm, "mechanisms") and find(vm, cls, "__next__") is not MISSING
+
+
+def containers_behind(value: object) -> Iterator[Any]:
+    """The containers that a C iterator, and the C iterators behind it, hold on to; nothing for any other value."""
+    pending, seen = [value] if type(value) in C_ITERATORS else [], set()
+    while pending:
+        each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        for held in gc.get_referents(each):
+            if type(held) in C_ITERATORS:
+                pending.append(held)
+            elif is_a(held, _CONTAINERS):
+                yield held
+                if type(held) is tuple:  # of the iterators that zip and map take from
+                    pending += [item for item in held if type(item) in C_ITERATORS]
+
+
+def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
+    """Whether running through a C iterator meets places of the user's that are unread, or numbers left open.
+
+    The same of the values of a dict, where they are to be hashed.
+    """
+    by_standin = vm.heap.by_standin
+    hashed = type(value) in _VIEWS and ROWS[id(consumer)].hashes_walked
+    behind = gc.get_referents(value) if hashed else containers_behind(value)
+    return any(id(held) in by_standin or reaches_symbol((held,), None) for held in behind)
 
 
 class Again(Continuation):
@@ -193,9 +264,6 @@ def counted(iterable: Iterable[Any], mapping: Any) -> None:
 
 
 # ---------------------------------------------------------------------- which C function is which loop
-
-Plan = tuple[Callable[..., Any], tuple[Any, ...]]
-_PAIRS = (type, frozenset({list, tuple}), len, dict.update)
 
 
 def plan(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> tuple[int, Plan] | None:

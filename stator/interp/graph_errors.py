@@ -1,0 +1,251 @@
+"""Errors of a graph: handlers that might catch them, runtime assertions, and the order of effects around them.
+
+    try: y = x[i]  except IndexError: ...    ->  the node is marked: it breaks where the call cannot be repeated
+    1 / t.item()                             ->  the graph asserts a divisor other than zero; else ZeroDivisionError
+    log.append(1); custom(x); t[i]           ->  a cut at `custom`, which must not run twice
+
+Effects on outside objects are written after the graph.  A custom operator could see that, and an error would lose them,
+as such a graph is not run again in eager.  Cut before the node, the first part and its effects run to their end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import expect_true
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from stator.breaks import Break
+from stator.code.catchers import catchers
+from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, is_caught, node_may_fail
+from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
+from stator.graph.analysis.shared_memory import sharing_memory
+from stator.heap.outside_changes import changed_trackers
+from stator.heap.reached_state import Reach
+from stator.interp.frame import Frame
+from stator.interp.lookup import mro_of
+from stator.interp.mechanisms import has_changes
+from stator.interp.services import VM
+from stator.interp.tracebacks import Place, add_place
+from stator.shapes.symbolic_values import is_unbacked
+
+NOTHING = 0
+
+# Of the exceptions that programs name, those that no kernel of torch's raises.
+_OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
+                     "ModuleNotFoundError", "NameError", "OSError", "StopIteration", "TypeError"})  # fmt: skip
+_TORCH = torch.__file__.rpartition("/")[0] + "/"
+_NULL_EXIT = contextlib.nullcontext.__exit__
+_GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
+
+
+def caught_in(frame: Frame, generators: Any, outside: Container[int] = ()) -> int:
+    """What this frame alone does with an error of the instruction it stands at, as bits; `generators`: by id;
+    `outside`: the ids of stand-ins."""
+    index = frame.ip - 1 if frame.ip else 0
+    if frame.unit.instructions[index].handler is None:
+        return NOTHING
+    found = NOTHING
+    for each in catchers(frame.unit, index):
+        if each.manager is not None:
+            leave = frame.stack[each.manager]
+            found |= ANY if may_suppress(leave, generators) else CLEANUP if has_code(leave, outside) else NOTHING
+        elif each.reraises:
+            found |= CLEANUP
+        elif each.name in _OTHERS and each.name not in frame.scope.namespace:
+            found |= NAMED
+        else:
+            return found | ANY
+    return found
+
+
+def any_cleans_up(generators: Any) -> bool:
+    """Whether a generator waits where code of its own runs when it is closed: an error that drops it does that."""
+    return any(body.started and not body.done and not body.running and body.frame is not None
+               and caught_in(body.frame, generators) for body in list(dict.values(generators)))
+
+
+def has_code(leave: object, outside: Container[int]) -> bool:
+    """Whether code that the graph does not run is run where a context manager is left, known by its __exit__: code of
+    the program, or that of a manager which was entered before the trace (torch.no_grad() before a break)."""
+    return type(leave) is types.MethodType and (leave.__func__ is _GENERATOR_EXIT or id(leave.__self__) in outside)
+
+
+def may_suppress(leave: object, generators: Any) -> bool:
+    """Whether a context manager, known by its __exit__, may end an exception; those of torch and of C code do not,
+    nor does a generator that has yielded inside `finally` alone."""
+    if type(leave) is types.BuiltinMethodType:
+        return False
+    if type(leave) is not types.MethodType or type(leave.__func__) is not types.FunctionType:
+        return True
+    if leave.__func__ is _GENERATOR_EXIT:
+        fields = object.__getattribute__(leave.__self__, "__dict__")
+        body = generators.get(id(fields.get("gen")))  # its function was deleted when it was entered
+        return body is None or body.frame is None or caught_in(body.frame, generators) & (NAMED | ANY) != NOTHING
+    return leave.__func__ is not _NULL_EXIT and not leave.__func__.__code__.co_filename.startswith(_TORCH)
+
+
+def leaves_settings(vm: VM) -> bool:
+    """Whether an error leaves settings of torch changed; blocks of torch that it leaves restore what they found."""
+    state = vm.torch_state
+    if not state.by_program:
+        return False
+    blocks = []
+    frame = vm.frame
+    while frame is not None:  # the outermost block last
+        index = frame.ip - 1 if frame.ip else 0
+        blocks += [frame.stack[each.manager] for each in catchers(frame.unit, index) if each.manager is not None]
+        frame = frame.caller()
+    inside = [leave for leave in blocks if type(leave) is types.MethodType and not may_suppress(leave, vm.generators)
+              and leave.__func__ is not _NULL_EXIT and id(leave.__self__) not in vm.heap.by_standin]
+    return id(inside[-1]) in state.changed_blocks if inside else bool(state.left_behind())
+
+
+def note_caught(node: fx.Node, caught: int, breaks: bool) -> None:
+    """Tell a recorded node what might catch its error; or break there."""
+    node.meta[CAUGHT] = node.meta.get(CAUGHT, NOTHING) | caught
+    if breaks and node_may_fail(node, Memory(frozenset())):
+        raise Break("SB002", "an operation that may fail where the program handles it, after large writes in place")
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """What the program raises when the graph's assertion fails, whose message holds `text`."""
+
+    text: str
+    cls: type[BaseException] | None  # None: the program itself has to raise it, as only it knows what to say
+    args: tuple[Any, ...]
+    places: tuple[Place, ...] = ()  # the frames that it leaves, innermost first
+    symbols: frozenset[Any] = frozenset()
+
+    def exception(self) -> BaseException:
+        assert self.cls is not None, "such a graph writes nothing, and the call is made again"
+        made = self.cls(*self.args)
+        for place in self.places:
+            add_place(made, place)
+        return made
+
+
+def assert_in_graph(vm: VM, condition: Any) -> bool:
+    """Assert a symbolic condition as the graph runs; False where it is known not to hold.
+
+    Torch inserts the assertions of a ShapeEnv only where each symbol has a node, and drops those of a float that
+    becomes an int: a condition on anything but unbacked ints has an assertion of its own.
+    """
+    symbols = condition.node.expr.free_symbols
+    of_floats = any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in symbols)
+    if of_floats or not all(symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in symbols) and is_unbacked(condition):
+        text = f"Runtime assertion failed for expression {condition.node.expr}"
+        vm.recorder.record("call_function", torch.ops.aten._assert_scalar.default, (condition, text), {}, None)
+    return of_floats or expect_true(condition)
+
+
+def promise_number(vm: VM, condition: Any, error: BaseException, places: tuple[Place, ...]) -> bool:
+    """Assert a symbolic condition as the graph runs, where the program raises `error`; False: known not to hold.
+
+    Torch merges assertions about one symbol: which of them fails first, the graph does not tell.
+    """
+    recorder, expression = vm.recorder, condition.node.expr
+    free = frozenset(expression.free_symbols)
+    alone = all(free.isdisjoint(each.symbols) for each in vm.residual.assertions)
+    vm.residual.assertions.append(Assertion(f"expression {expression}", type(error), error.args, places, free))
+    before = recorder.unexplained_asserts()
+    holds = assert_in_graph(vm, condition)
+    if alone:
+        recorder.scope.explained_asserts += recorder.unexplained_asserts() - before
+    return holds
+
+
+def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
+    """What the program would have raised where the graph raised `error`."""
+    text = str(error)
+    for assertion in assertions:
+        at = text.find(assertion.text)
+        if at >= 0 and not text[at + len(assertion.text):][:1].isalnum():
+            return assertion.exception()
+    if text.startswith("Runtime assertion failed for expression"):  # its expression was simplified meanwhile
+        return assertions[0].exception()
+    return error
+
+
+def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
+    """Break at a call that must not run twice behind effects; behind one, at what may fail.
+
+    Writes to tensors are effects for a compiler, which does them at the end of the graph, and only what may fail is
+    kept from them: cutting at each custom operator of a model with a cache would leave no graph.  A capture that must
+    be `whole` breaks at reads of state alone.
+    """
+    recorder = vm.recorder
+    if not is_repeatable(node) and not _keeps_order_itself(node.target):
+        _keep_reads(vm, node, whole)
+    if whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
+        return
+    if recorder.unexplained_asserts():
+        raise Break("SB006", f"{node.name}, where sizes are asserted beside a call that must not run twice")
+    if not is_repeatable(node):
+        first, vm.effects.runs_once = not vm.effects.runs_once, True
+        if has_effects(vm):
+            raise Break("SB006", f"{node.name} sees effects outside, which come after the graph")
+        if _cleans_up(node) or first and _loses_an_effect(vm, node):
+            raise Break("SB006", f"{node.name} must not run twice, beside effects that an error leaves behind")
+        return
+    late = recorder.log.in_place and not recorder.backend.in_order
+    if (late or _cleans_up(node) or has_effects(vm)) and _may_fail(vm, node):
+        name = operator_name(node.target) or node.name
+        raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
+
+
+def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
+    """Break where a call may change state that the trace has read; note that state for later reads."""
+    reach = Reach(node.target)
+    others = reach.objects.keys() - {id(node.target)}
+    seen = reach.unbounded and not whole or not others.isdisjoint(vm.heap.by_original)
+    for number, name in reach.names:
+        scope = vm.heap.scopes.get(number)
+        seen = seen or scope is not None and (scope.shadow is not None or name in scope.seen)
+    if seen or reach.names and any((id(base), name) in reach.names for cls, name in vm.classes.lookups
+                                   for base in mro_of(cls)):
+        raise Break("SB006", f"{node.name} may change state that the program has read")
+    if reach.objects or reach.names:
+        vm.heap.changes.reached.append(reach)
+
+
+def _may_fail(vm: VM, node: fx.Node) -> bool:
+    if not node.all_input_nodes:
+        return False
+    return node_may_fail(node, Memory(sharing_memory(vm.recorder.inputs) if writes(node) else frozenset()))
+
+
+def _cleans_up(node: fx.Node) -> bool:
+    """Whether code of the program runs when a node raises; an error raised as it is would skip it."""
+    caught = node.meta.get(CAUGHT, 0)
+    return bool(caught) and (bool(caught & CLEANUP) or is_caught(node))
+
+
+def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
+    """Whether an error before the first call that must not run twice would skip clean-up code or a late write."""
+    written = False
+    for node in last.graph.nodes:
+        if node is not last and node.op.startswith("call_") and (written or _cleans_up(node)) and _may_fail(vm, node):
+            return True
+        written = written or not vm.recorder.backend.in_order and writes(node)
+    return False
+
+
+def _keeps_order_itself(target: object) -> bool:
+    """Prints of the graph and collectives, which do not fail and see nothing but tensors."""
+    return isinstance(target, OpOverload) and target.namespace in ("stator", "_c10d_functional", "c10d")
+
+
+def has_effects(vm: VM) -> bool:
+    """Whether the trace has changes of outside objects, output or settings to be done after the graph."""
+    with torch._C.DisableTorchFunction():
+        changed = changed_trackers(vm.heap)
+    return bool(changed or vm.effects.noted or has_changes(vm) or leaves_settings(vm))

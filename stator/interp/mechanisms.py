@@ -1,0 +1,302 @@
+"""State of one trace, one object for each mechanism (see host/mechanism).
+
+In: notes of opcodes, rules and C calls.  Out: what branch capture, replay and the residual compare and write back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from stator import _hook, events
+from stator.breaks import Break
+from stator.host.mechanism import Mechanism, key_ids
+from stator.host.suspended_patches import patched_slots
+from stator.interp.services import VM
+from stator.settings.process_config import config
+from stator.strategy import Strategy
+
+LOOK_MASK = 255  # one iteration or call in 256 reads the clock
+
+
+@dataclass(slots=True, eq=False)
+class CapturePolicy(Mechanism):
+    """Choices of the settings and of earlier traces; the sets belong to the call site."""
+
+    strict: bool = False  # whether what would do no harm here, but is wrong, raises
+    capture_control_flow: bool = False  # branches on data become operations of the graph where they can
+    effects_break: bool = False  # print and its like break instead of being replayed
+    error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
+    compiling_shown: bool = False  # torch.compiler.is_compiling() returned True
+    turned_off: set[Strategy] = field(default_factory=set)  # ways of capturing that break instead (see CallSite)
+    why_off: Mapping[Strategy, str] = field(default_factory=dict)
+    not_rebuilt: set[type] = field(default_factory=set)  # C types whose values no residual can make (see CallSite)
+
+    def fingerprint(self) -> Any:
+        return self.error_policy
+
+    def clear(self) -> None:
+        pass
+
+
+@dataclass(slots=True, eq=False)
+class ModeState(Mechanism):
+    """The protocol of `__torch_function__`: modes, where it is off, and slots of Tensor that were replaced."""
+
+    active: list[Any] = field(default_factory=list)  # the program's TorchFunctionModes that are on, innermost last
+    at_start: int = 0
+    functions_off: int = 0  # 1: the handlers of classes are not asked; 2: those of modes neither
+    functions_off_at_start: int = 0
+    functions_off_before: list[tuple[Any, int]] = field(default_factory=list)  # contexts that turn it off, entered
+    indexes_stay_tensors: bool = False  # inside the functions of an attention, whose positions are tensors
+    index_modes: list[Any] = field(default_factory=list)  # of torch's that ask for just that
+    patched: Any = field(default_factory=patched_slots)  # special methods of Tensor that are not torch's own, by name
+
+
+@dataclass(slots=True, eq=False)
+class ClassState(Mechanism):
+    """Facts about classes, and attributes set on them."""
+
+    lookups: dict[tuple[type, str], Any] = field(default_factory=dict)
+    ancestry: set[type] = field(default_factory=set)  # classes whose MRO is guarded
+    named: set[type] = field(default_factory=set)  # whose names are guarded
+    asked: set[type] = field(default_factory=set)  # whose special methods are guarded
+    overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
+    reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
+    making: int = 0  # how many type.__new__ are running
+
+    def fingerprint(self) -> Any:
+        return key_ids(self.overlays)  # type: ignore[arg-type]
+
+    def has_changes(self) -> bool:
+        return bool(self.overlays)
+
+
+@dataclass(slots=True, eq=False)
+class IdentityState(Mechanism):
+    """Addresses that the program has seen: the objects of the residual have others."""
+
+    handed: dict[int, None] = field(default_factory=dict)  # the ids of what the entry was called with
+    addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
+    ids: dict[int, Any] = field(default_factory=dict)  # of objects made inside the trace whose id was read
+    hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses
+    shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
+    tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
+
+    def replay_key(self) -> int:
+        return len(self.shown)
+
+
+@dataclass(slots=True, eq=False)
+class FunctionState(Mechanism):
+    """Facts about functions, of the program and made by the trace."""
+
+    type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = field(default_factory=dict)  # which, from what
+    defaults: dict[int, Any] = field(default_factory=dict)
+    callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators
+    compiled_inside: dict[int, Any] = field(default_factory=dict)  # compiled functions made by the trace
+    coded: dict[int, Any] = field(default_factory=dict)  # outside functions whose code is guarded
+
+
+@dataclass(slots=True, eq=False)
+class TensorState(Mechanism):
+    """Members of tensors that the program has set."""
+
+    attributes: dict[int, dict[str, Any]] = field(default_factory=dict)  # in the __dict__
+    grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
+    flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/tensor_bookkeeping)
+    data: dict[int, Any] = field(default_factory=dict)  # -> the memory it gets (see tensors/tensor_bookkeeping)
+
+    def fingerprint(self) -> Any:
+        return self.has_changes() and (
+            key_ids(self.attributes),  # type: ignore[arg-type]
+            [(key, id(grad)) for key, (_, grad) in self.grads.items()],
+            [(key, flag.entry, flag.final) for key, flag in self.flags.items()],
+            [(key, id(note.value)) for key, note in self.data.items()])
+
+    def has_changes(self) -> bool:
+        return bool(self.attributes or self.grads or self.flags or self.data)
+
+
+@dataclass(slots=True, eq=False)
+class AutogradState(Mechanism):
+    """Hooks, leaves and levels of differentiation."""
+
+    nodes: dict[int, Any] = field(default_factory=dict)  # the grad_fn of fake tensors
+    hooks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (a handle, its hook; None: removed)
+    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> (it, its node)
+    leaves: list[Any] = field(default_factory=list)  # tensors of the graph that were made to require a gradient
+    retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
+    dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace
+    pushed_hooks: list[Any] = field(default_factory=list)  # on saved tensors, by the trace
+    hook_cells: list[Any] = field(default_factory=list)  # variables of hooks made inside, and what was in them
+
+    def fingerprint(self) -> Any:
+        return len(self.hooks)
+
+    def replay_key(self) -> Any:
+        return len(self.hooks), len(self.nodes)
+
+    def has_changes(self) -> bool:
+        return bool(self.hooks)
+
+    def allows_replay(self) -> bool:
+        return not (self.hooks or self.watches or self.leaves)
+
+
+@dataclass(slots=True, eq=False)
+class EffectState(Mechanism):
+    """Output and calls that the residual makes after the graph, in order."""
+
+    noted: list[Any] = field(default_factory=list)
+    lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
+    watched: bool = False  # whether code of the user's runs when the effects are replayed
+    early: int = 0  # how many of them come before the program's first change of anything outside
+    runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)
+
+    def fingerprint(self) -> Any:
+        return len(self.noted)
+
+
+@dataclass(slots=True, eq=False)
+class ResidualState(Mechanism):
+    """Values that the residual computes for the graph, and what failed assertions of the graph mean."""
+
+    feeds_graph = True
+
+    draws: list[Any] = field(default_factory=list)  # random numbers that the residual draws, in order
+    copies: list[Any] = field(default_factory=list)  # copies of tensors that it makes before the graph, in order
+    copy_memos: dict[int, Any] = field(default_factory=dict)  # of a memo of deepcopy() -> which tensors were copied
+    assertions: list[Any] = field(default_factory=list)
+
+    def fingerprint(self) -> Any:
+        return len(self.draws), len(self.copies), len(self.assertions)
+
+
+@dataclass(slots=True, eq=False)
+class WarningState(Mechanism):
+    """Filters of warnings, as the program changes them."""
+
+    managers: dict[int, Any] = field(default_factory=dict)  # the catch_warnings that the program has entered
+    recordings: list[Any] = field(default_factory=list)  # catch_warnings(record=True) that are entered, innermost last
+    changed: bool = False  # the filters of the process are as they were until the residual runs
+
+
+@dataclass(slots=True, eq=False)
+class LockState(Mechanism):
+    """Locks from outside."""
+
+    used: dict[int, Any] = field(default_factory=dict)  # how the program has used each
+    answers: dict[Any, Any] = field(default_factory=dict)  # state that was read of locks that it has not used
+
+    def allows_replay(self) -> bool:
+        return not (self.used or self.answers)
+
+
+@dataclass(slots=True, eq=False)
+class CacheState(Mechanism):
+    """Results of functions under functools.lru_cache."""
+
+    fills: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)  # of an outside cache -> its new results
+
+    def allows_replay(self) -> bool:
+        return not self.fills
+
+
+@dataclass(slots=True, eq=False)
+class ContextState(Mechanism):
+    """Context variables, and the context of decimals."""
+
+    sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
+    decimal: Any = None  # on which the trace computes decimals
+
+    def fingerprint(self) -> Any:
+        return [id(each) for each in self.sets]
+
+    def has_changes(self) -> bool:
+        return bool(self.sets)
+
+
+@dataclass(slots=True, eq=False)
+class RandomState(Mechanism):
+    """Random streams whose numbers the trace knows."""
+
+    known: dict[int, Any] = field(default_factory=dict)  # of the trace's own (see known_random_streams)
+    seeded: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # an outside stream -> it, the one in its place
+
+
+class Progress:
+    """Clock and limits of one trace."""
+
+    __slots__ = ("limit", "every", "started", "due", "jumps", "pushes", "stop", "recursion_limit")
+
+    def __init__(self) -> None:
+        self.limit: int = config.capture_iteration_limit
+        self.every: int = config.capture_progress_seconds
+        self.started = time.monotonic()
+        self.due = self.started + self.every
+        self.jumps = self.pushes = 0  # backward jumps and calls so far
+        self.stop: Break = None  # type: ignore[assignment]  # what to raise at `vm.stop_step`
+        self.recursion_limit = 0  # the user's, while the trace runs under its own
+
+    def look(self, vm: VM) -> None:
+        """Emit an event if one is due."""
+        now = time.monotonic()
+        if now >= self.due:
+            self.due = now + self.every
+            _hook.quietly(lambda: self.emit(vm, now - self.started))
+
+    def emit(self, vm: VM, seconds: float) -> None:
+        stack = vm.stack()
+        events.emit_progress(events.CaptureProgress(
+            stack[0].function, seconds, self.jumps, len(vm.recorder.graph.nodes), stack[-1].filename, stack[-1].line))
+
+
+class Mechanisms:
+    """State that opcodes and rules keep for one trace, by mechanism."""
+
+    def __init__(self) -> None:
+        self.classes = ClassState()
+        self.functions = FunctionState()
+        self.identity = IdentityState()
+        self.tensors = TensorState()
+        self.autograd = AutogradState()
+        self.modes = ModeState()
+        self.locks = LockState()
+        self.caches = CacheState()
+        self.random = RandomState()
+        self.contexts = ContextState()
+        self.warnings = WarningState()
+        self.effects = EffectState()
+        self.residual = ResidualState()
+        self.policy = CapturePolicy()
+        self.mechanisms: list[Mechanism] = [*vars(self).values()]  # in the order in which they are written back
+
+    @property
+    def turned_off(self) -> set[Strategy]:
+        return self.policy.turned_off
+
+
+def fingerprints(vm: VM, of_graph: bool = True) -> list[Any]:
+    """State of all mechanisms, to be compared with a later one; not `of_graph`: without notes that the graph holds."""
+    with torch._C.DisableTorchFunction():
+        return [each.fingerprint() for each in vm.mechanisms if of_graph or not each.feeds_graph]
+
+
+def has_changes(vm: VM) -> bool:
+    """Whether the trace has changed namespaces, classes, settings or the bookkeeping of outside tensors."""
+    return any(each.has_changes() for each in vm.mechanisms)
+
+
+def undo(vm: VM) -> None:
+    for each in vm.mechanisms:
+        each.undo()
+
+
+def clear(vm: VM) -> None:
+    for each in vm.mechanisms:
+        each.clear()
