@@ -147,6 +147,14 @@ class BackendCompiled(Event):
 
 
 @dataclass(frozen=True)
+class GraphShared(Event):
+    """A graph of equal content was compiled before: its callable serves this capture."""
+
+    backend: str
+    graph_nodes: int
+
+
+@dataclass(frozen=True)
 class GraphCut(Event):
     """A graph was compiled in pieces: for each unique one, its nodes and how often it is used."""
 

@@ -380,6 +380,16 @@ def root_of(source: Source) -> Source:
     return source.root or source
 
 
+def unpinned(source: Source) -> Source:
+    """A name for the same place that keeps no object alive; nothing can be read by it."""
+    if type(root_of(source)) is Local:
+        return source
+    holder = source.base
+    if isinstance(source, Key) and isinstance(holder, Key) and isinstance(holder.base, DictOf):  # a member of a module
+        return Key(Key(DictOf(Local(holder.base.base.text(), -1)), holder.key), source.key)
+    return Local(source.text(), -1)
+
+
 def depth(source: Source) -> int:
     """The number of steps from the root; a root has depth 0."""
     return source.depth

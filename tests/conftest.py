@@ -15,13 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from curriculum import Case, cases_of, run_case  # noqa: E402
 from frame_evaluator import default_evaluator_installed, install_default_evaluator  # noqa: E402
 from hidden_failures import is_hidden_failure  # noqa: E402
-from stator.capture import (
-    call_site_family,  # noqa: E402
-    miss,  # noqa: E402
-)
+from stator.backends import compiled_graphs  # noqa: E402
+from stator.backends.graph_key import Unkeyed  # noqa: E402
+from stator.capture import call_site_family, code_memory, miss  # noqa: E402
 from tests.comparison import Report, identity_mode  # noqa: E402
 
-take_from_family = miss.take_from_family
+take_from_family, record_of, key_of = miss.take_from_family, code_memory.record_of, compiled_graphs.key_of
 LANG = Path(__file__).parent / "lang"
 REDONE: list[str] = []  # tests during which a graph or a capture failed and the call was made again
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
@@ -62,8 +61,16 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What another compile() made would serve here: tests count what their own one captures, or change the engine."""
     call_site_family._members.clear()
+    compiled_graphs.forget()
+    code_memory.forget()
     shares = item.get_closest_marker("shares_entries") is not None
     miss.take_from_family = take_from_family if shares else lambda site, bound: False
+    code_memory.record_of = record_of if shares else lambda site, bound: None
+    compiled_graphs.key_of = key_of if shares else compile_alone
+
+
+def compile_alone(*args: object) -> Any:
+    raise Unkeyed
 
 
 @pytest.hookimpl(hookwrapper=True)

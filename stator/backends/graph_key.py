@@ -5,7 +5,7 @@ both: operators, order, constants, which value goes where, and the layout of eve
 program and the tensors themselves are no part of it.
 
 Symbolic sizes are compared by their expressions, which belong to one shape environment: keys of graphs with symbols are
-comparable within one capture.
+comparable within one capture.  `compiled_graphs.py` makes keys that hold across captures.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class Contents:
     def of_target(self, node: fx.Node) -> Key:
         if node.op == "get_attr":
             return self.of_inner(str(node.target))
-        return None if node.op == "placeholder" else node.target if type(node.target) is str else Same(node.target)
+        return None if node.op == "placeholder" else node.target if type(node.target) is str else self.callee(node)
+
+    def callee(self, node: fx.Node) -> Key:
+        return Same(node.target)
 
     def of_inner(self, name: str) -> Key:
         """An inner graph, by its content."""
@@ -73,8 +76,11 @@ class Contents:
             held: Any = self.owner
             for part in name.split("."):
                 held = getattr(held, part)
-            self.inner[name] = graph_key(held) if isinstance(held, fx.GraphModule) else Same(held)
+            self.inner[name] = self.of_graph(held) if isinstance(held, fx.GraphModule) else self.other(held)
         return self.inner[name]
+
+    def of_graph(self, module: fx.GraphModule) -> Key:
+        return graph_key(Contents(module))
 
     def of_input(self, node: fx.Node, value: Any) -> Key:
         """A value from outside: also what a compiler may rely on from call to call."""
@@ -95,33 +101,40 @@ class Contents:
         if cls is FakeTensor or isinstance(value, FakeTensor):
             found = self.layouts.get(id(value))
             if found is None:
-                found = self.layouts[id(value)] = layout_key(value)
+                found = self.layouts[id(value)] = self.layout(value)
             return found
         if cls in SYMBOLIC:
-            return cls, value.node.expr
+            return cls, self.number(value)
         if cls in (float, complex):
             return cls, repr(value)  # -0.0 is not 0.0, and nan is nan
         if issubclass(cls, (tuple, list)):
             kind = cls if hasattr(cls, "_fields") else tuple if issubclass(cls, tuple) else list
             return kind, tuple([self.of(item, named) for item in value])
         if issubclass(cls, dict):
-            return dict, tuple([(name, self.of(item, named)) for name, item in value.items()])
+            return dict, tuple([(self.of(name, named), self.of(item, named)) for name, item in value.items()])
         if cls is slice:
             return slice, tuple([self.of(part, named) for part in (value.start, value.stop, value.step)])
+        return self.other(value)
+
+    def other(self, value: object) -> Key:
+        """A value without a content of its own."""
         return Same(value)
+
+    def number(self, value: Any) -> Key:
+        return value.node.expr  # type: ignore[no-any-return]
+
+    def layout(self, fake: FakeTensor) -> Key:
+        with torch._C.DisableTorchFunction():
+            facts = (fake.dtype, fake.device, fake.requires_grad, fake.layout, fake.is_inference())
+            if fake.layout is not torch.strided:
+                raise Unkeyed("a tensor that is not strided")
+            extents = [*fake.shape, *fake.stride(), fake.storage_offset()]
+            return (*facts, fake.is_conj(), fake.is_neg(),
+                    *[self.number(each) if type(each) in SYMBOLIC else each for each in extents])
 
 
 def _refuse(node: fx.Node) -> Key:
     raise Unkeyed(f"a mark that refers to {node.name}")
-
-
-def layout_key(fake: FakeTensor) -> Key:
-    with torch._C.DisableTorchFunction():
-        facts = (fake.dtype, fake.device, fake.requires_grad, fake.layout, fake.is_inference())
-        if fake.layout is not torch.strided:
-            raise Unkeyed("a tensor that is not strided")
-        return (*facts, fake.is_conj(), fake.is_neg(), numbers_key(fake.shape), numbers_key(fake.stride()),
-                numbers_key([fake.storage_offset()]))
 
 
 def numbers_key(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -151,14 +164,13 @@ def shared(values: Iterable[Any]) -> Key:
                   for number, value in enumerate(values)])
 
 
-def graph_key(module: fx.GraphModule) -> Key:
+def graph_key(contents: Contents) -> Key:
     """Key of a whole graph module."""
-    nodes = list(module.graph.nodes)
+    nodes = list(contents.owner.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     output = nodes[-1]
     body = [node for node in nodes if node.op not in ("placeholder", "output", "get_attr")]
     values = [node.meta.get("example_value") for node in inputs]
-    contents = Contents(module)
     place = {node: number for number, node in enumerate([*inputs, *body])}
 
     def named(node: fx.Node) -> Key:

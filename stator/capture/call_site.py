@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stator.backends.compiled_graphs import Requester
 from stator.cache.sharing import Shareable
 from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
@@ -111,6 +112,14 @@ class CallSite:
         if self.point is None:
             return (self.fn.__code__,)
         return (self.fn.__code__, *((state.code, state.index) for state in self.point.states))
+
+    @property
+    def requester(self) -> Requester | None:
+        """Who asks for a graph; None where nothing is shared."""
+        if self.settings.isolate_recompiles:
+            return None
+        codes = (self.fn.__code__,) if self.point is None else tuple([state.code for state in self.point.states])
+        return Requester(codes, self.points)
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""

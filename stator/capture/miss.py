@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from stator import _core, events
-from stator.backends import check_settings
+from stator.backends import check_settings, compiled_graphs
 from stator.backends.generations import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
+from stator.capture import code_memory
 from stator.capture.call_site import CallSite, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family
 from stator.capture.forced_backends import use_backend
@@ -102,6 +103,8 @@ def reset() -> None:
     """Forget every compiled entry of every compiled function, and what was learned of operations."""
     propagation.forget()
     profile.forget()
+    compiled_graphs.forget()
+    code_memory.forget()
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site
@@ -174,6 +177,8 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
                         site.shapes.memory.learn(tag.guards, bound)
         if config.error_on_recompile:
             forbid_recompile(site, bound)
+    with torch._C.DisableTorchFunction():
+        code_memory.recall(site, bound)
     if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
         over_limit(site, bound)
         return _core.EAGER
@@ -199,6 +204,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         if entry is None:
             return _core.EAGER
         program, residual, tag = entry
+        code_memory.remember(site, bound, tag.guards)
         compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
         update_dispatch(compiled)
     return _core.RETRY

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from stator import _core, events
-from stator.backends.compilation import compile_graph
+from stator.backends.compiled_graphs import compile_once
 from stator.backends.generations import begins_generation
 from stator.backends.past_patches import past_patches, runtime_names
 from stator.backends.registry import find_backend, prepare_backend
@@ -211,7 +211,8 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
                                          f"as it is: {why}"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
-        compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
+        requester = None if done.vm.modes.at_start else site.requester
+        compiled = compile_once(graph, fakes, settings, done.fake_mode, done.grad_at_start, requester)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
 

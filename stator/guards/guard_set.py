@@ -124,6 +124,10 @@ class GuardList(Sequence[Guard]):
             self._made, self._set = list(found), None
         return self._made
 
+    def arrived(self) -> list[Guard]:
+        """Those that arrived one by one, where nobody has looked at them yet."""
+        return self._made if self._set is None else self._set.single()
+
     def __len__(self) -> int:
         return len(self._list())
 

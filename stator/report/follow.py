@@ -83,7 +83,7 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
     "bytecode": ((events.CaptureFinished, events.ResumeCode), _bytecode),
     "trace": ((events.LineTraced,), _trace),
     "dynamic": (_FINISHED, _dynamic),
-    "perf": ((events.CaptureFinished, events.BackendCompiled), _words),
+    "perf": ((events.CaptureFinished, events.BackendCompiled, events.GraphShared), _words),
     "captures": ((events.CaptureStarted, events.CaptureProgress, events.CaptureFinished), _words),
     "effects": ((events.Effects,), _words),
     "failures": ((events.InternalFailure,), _words),

@@ -92,6 +92,11 @@ def _(event: events.BackendCompiled) -> str:
 
 
 @render.register
+def _(event: events.GraphShared) -> str:
+    return f"backend {event.backend}: {event.graph_nodes} graph nodes, compiled before"
+
+
+@render.register
 def _(event: events.GraphCut) -> str:
     unique, total = sum(nodes for nodes, _ in event.pieces), sum(nodes * uses for nodes, uses in event.pieces)
     pieces = ", ".join([f"{nodes} nodes x{uses}" for nodes, uses in event.pieces])

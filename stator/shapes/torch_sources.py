@@ -10,7 +10,7 @@ from typing import Any
 
 from torch._guards import Source as TorchSource
 
-from stator.source import Source
+from stator.source import Source, unpinned
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,11 @@ class SavedName:
 
 
 class NamedSource(TorchSource):
-    """A source of ours behind torch's interface."""
+    """A source of ours behind torch's interface; compiled graphs, which may outlive what it names, keep it."""
 
     def __init__(self, source: Source | SavedName) -> None:
-        self.source = source
+        self.source = unpinned(source) if isinstance(source, Source) else source
+        self.identity = hash(source)  # of sources with one text, while their objects live
 
     def __reduce__(self) -> Any:
         return NamedSource, (SavedName(self.source.text()),)
@@ -37,7 +38,7 @@ class NamedSource(TorchSource):
         return self.source.text()
 
     def __hash__(self) -> int:
-        return hash(self.source)
+        return self.identity
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is NamedSource and self.source == other.source
+        return type(other) is NamedSource and self.identity == other.identity and self.source == other.source
