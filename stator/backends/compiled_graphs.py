@@ -34,7 +34,7 @@ from stator.backends.inductor import config_patches
 from stator.backends.registry import Backend, find_backend
 from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import is_repeatable, is_torchs
-from stator.graph.fx.straight_line import AT
+from stator.graph.fx.graph_modules import AT
 from stator.guards.global_state import global_state
 from stator.host.suspended_patches import NOW
 from stator.settings.options import Settings
