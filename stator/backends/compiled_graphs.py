@@ -18,7 +18,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import sympy
 import torch
@@ -43,7 +42,7 @@ from stator.shapes.policy import ADDRESS_MARK
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import unpinned
 
-MOST_GRAPHS = 64  # kept for later captures, the last used ones
+MOST_GRAPHS, MOST_ALIKE = 64, 3  # kept for later captures: contents, the last used ones, and older graphs of each
 _UNSEEN = frozenset({"backend", "options", "name", "recompile_limit", "isolate_recompiles", "strict", "audit",
                      "shapes"})
 _CONFIGS = ("torch._functorch.config", "torch._inductor.config")
@@ -61,9 +60,9 @@ _SWITCHES: tuple[Callable[[], object], ...] = (
 class CompiledGraph:
     """One compiled graph, and the facts about symbols that its backend asked for."""
 
-    compiled: Callable[..., Any]
-    guards: list[Any]
-    relied: set[Any]
+    compiled: Callable[..., object]
+    guards: list[sympy.Basic]
+    relied: set[sympy.Basic]
     maker: Callable[[], object]  # the resume points of the compile() call that had it compiled, while they live
 
 
@@ -72,18 +71,18 @@ class Requester:
     """Who asks for a graph: the code objects of the place, and the resume points of its compile() call."""
 
     codes: tuple[object, ...]
-    points: Any
+    points: object
 
 
-_graphs: OrderedDict[Key, CompiledGraph] = OrderedDict()
+_graphs: OrderedDict[Key, list[CompiledGraph]] = OrderedDict()  # several, where backends specialise symbols
 
 
 def forget() -> None:
     _graphs.clear()
 
 
-def compile_once(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, fake_mode: FakeTensorMode,
-                 grad_enabled: bool, requester: Requester | None) -> Callable[..., Any]:
+def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, fake_mode: FakeTensorMode,
+                 grad_enabled: bool, requester: Requester | None) -> Callable[..., object]:
     """Compile `gm`, or return the compiled graph of equal content; `requester` None: compile it for itself."""
     backend = find_backend(settings.backend)
     if requester is None or backend.function in NEED_NO_CODE:
@@ -91,20 +90,20 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Se
     try:
         symbols = _Symbols(fake_mode.shape_env)
         key = key_of(gm, example_inputs, settings, backend, symbols, grad_enabled, requester)
-        found = _graphs.get(key)
+        known = _graphs.get(key, [])
     except Unkeyed:
         return compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
-    nodes = len(gm.graph.nodes)
-    if found is not None and (backend.takes_settings or found.maker() is not requester.points) and symbols.take(found):
-        _graphs.move_to_end(key)
-        events.emit(events.GraphShared(backend.name, nodes))
-        return found.compiled
+    for found in known:
+        if (backend.takes_settings or found.maker() is not requester.points) and symbols.take(found):
+            _graphs.move_to_end(key)
+            events.emit(events.GraphShared(backend.name, len(gm.graph.nodes)))
+            return found.compiled
     for node in gm.graph.find_nodes(op="placeholder"):
         if "source" in node.meta:
             node.meta["source"] = unpinned(node.meta["source"])
     compiled = compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
     try:
-        _graphs[key] = CompiledGraph(compiled, *symbols.asked(), weakref.ref(requester.points))
+        _graphs[key] = [CompiledGraph(compiled, *symbols.asked(), weakref.ref(requester.points)), *known[:MOST_ALIKE]]
     except Unkeyed:
         return compiled
     _graphs.move_to_end(key)
@@ -113,8 +112,8 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Se
     return compiled
 
 
-def key_of(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, backend: Backend, symbols: _Symbols,
-           grad_enabled: bool, requester: Requester) -> Key:
+def key_of(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, backend: Backend,
+           symbols: _Symbols, grad_enabled: bool, requester: Requester) -> Key:
     """The graph, who may have it, and every setting that its backend sees."""
     if NOW.patches or records_cuda_graphs(settings) or torch._C._autograd._top_saved_tensors_default_hooks(False):
         raise Unkeyed("patches, CUDA graphs or hooks of saved tensors")
@@ -133,7 +132,7 @@ def _switches() -> Key:
     return tuple(casts), device, tuple([read() for read in _SWITCHES])
 
 
-def _configs(settings: Settings) -> list[Any]:
+def _configs(settings: Settings) -> list[dict[str, object]]:
     """Settings of torch's compilers, which a backend of Stator reads."""
     names = _CONFIGS if settings.backend == "inductor" else _CONFIGS[:1]
     found = [importlib.import_module(name).get_config_copy() for name in names]
@@ -157,7 +156,7 @@ class _WholeContents(Contents):
             raise Unkeyed(f"a call of {node.target}")
         return Same(node.target)
 
-    def of_input(self, node: fx.Node, value: Any) -> Key:
+    def of_input(self, node: fx.Node, value: object) -> Key:
         if node.meta.get("tensor_dict", {}).get(ADDRESS_MARK) == "guarded":
             raise Unkeyed("an input that stays at its address")
         return super().of_input(node, value), node.type
@@ -169,7 +168,7 @@ class _WholeContents(Contents):
     def other(self, value: object) -> Key:
         raise Unkeyed(f"a value of {type(value)}")
 
-    def number(self, value: Any) -> Key:
+    def number(self, value: torch.SymInt) -> Key:
         return "symbolic", self.symbols.numbered(value.node.expr)
 
     def layout(self, fake: FakeTensor) -> Key:
@@ -177,7 +176,7 @@ class _WholeContents(Contents):
             if type(fake) is not FakeTensor or fake.item_memo is not None:
                 raise Unkeyed("a subclass of tensors, or a tensor with a known value")
             size = fake.untyped_storage().nbytes()
-            more = (fake.is_leaf, fake._is_view(), fake._version, torch._C._dispatch_keys(fake).raw_repr(),
+            more = (fake.is_leaf, fake._is_view(), torch._C._dispatch_keys(fake).raw_repr(),
                     self.number(size) if type(size) in SYMBOLIC else size)
         return super().layout(fake), more
 
@@ -185,7 +184,7 @@ class _WholeContents(Contents):
 class _Symbols:
     """The symbols of one shape environment by number, in order of appearance."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: object) -> None:
         if type(env) is not TraceEnvironment or env.var_to_hint_override:
             raise Unkeyed("a shape environment of its own kind")
         self.env = env

@@ -120,8 +120,8 @@ class Contents:
         """A value without a content of its own."""
         return Same(value)
 
-    def number(self, value: Any) -> Key:
-        return value.node.expr  # type: ignore[no-any-return]
+    def number(self, value: torch.SymInt) -> Key:
+        return value.node.expr
 
     def layout(self, fake: FakeTensor) -> Key:
         with torch._C.DisableTorchFunction():

@@ -16,7 +16,6 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from stator.capture.call_site import CallSite
 from stator.graph.analysis.shared_memory import is_member
@@ -29,7 +28,7 @@ from stator.source import Attr, CallOf, CellOf, Index, Local, Pinned, Source, ro
 _CODES, _ENTRIES = 256, 4  # places that are remembered, and entries of each
 _NESTING = 3  # functions in cells of functions
 _NUMBERS = (int, float, tuple)
-_records: OrderedDict[Any, _Record] = OrderedDict()
+_records: OrderedDict[object, _Record] = OrderedDict()
 
 
 @dataclass
@@ -46,7 +45,7 @@ def forget() -> None:
     _records.clear()
 
 
-def recall(site: CallSite, bound: tuple[Any, ...]) -> None:
+def recall(site: CallSite, bound: tuple[object, ...]) -> None:
     """Add to a site what other compile() calls of its code have seen to change."""
     record = record_of(site, bound)
     if record is None:
@@ -60,7 +59,7 @@ def recall(site: CallSite, bound: tuple[Any, ...]) -> None:
     _add(record.memory, site.shapes.memory, places, len(bound))
 
 
-def remember(site: CallSite, bound: tuple[Any, ...], guards: Sequence[Guard]) -> None:
+def remember(site: CallSite, bound: tuple[object, ...], guards: Sequence[Guard]) -> None:
     """Keep the facts of a new entry that later ones may differ in."""
     record = record_of(site, bound)
     if record is None or not isinstance(guards, GuardList):
@@ -76,7 +75,7 @@ def remember(site: CallSite, bound: tuple[Any, ...], guards: Sequence[Guard]) ->
     record.entries.append(facts)
 
 
-def record_of(site: CallSite, bound: tuple[Any, ...]) -> _Record | None:
+def record_of(site: CallSite, bound: tuple[object, ...]) -> _Record | None:
     """The record of a place; None where nothing is learned from others."""
     if site.settings.isolate_recompiles or site.settings.dynamic is False:
         return None
@@ -97,7 +96,7 @@ def record_of(site: CallSite, bound: tuple[Any, ...]) -> _Record | None:
     return found
 
 
-def _places(site: CallSite, bound: tuple[Any, ...]) -> dict[Source, Source]:
+def _places(site: CallSite, bound: tuple[object, ...]) -> dict[Source, Source]:
     """The function, its cells and its globals, by the argument that stands for the function."""
     if site.point is not None:
         return {}
