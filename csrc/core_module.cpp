@@ -1,10 +1,11 @@
-// The extension module stator._core: GuardProgram, CompiledFunction, Resume, Provenance and EAGER.
+// The extension module stator._core: GuardProgram, CompiledFunction, Resume, NativeStep, Provenance and EAGER.
 #include <Python.h>
 
 #include "entry/call_listeners.h"
 #include "entry/compiled_function.h"
 #include "entry/eager_switch.h"
 #include "entry/entry.h"
+#include "entry/native_step.h"
 #include "entry/resume.h"
 #include "entry/user_traceback.h"
 #include "guards/dict_watch.h"
@@ -35,13 +36,25 @@ PyObject* newest_version(PyObject*, PyObject* dicts) {
   return PyLong_FromUnsignedLongLong(newest);
 }
 
+// at_least(iterator, count): whether an iterator of a sequence has as many items left; asked at every turn of a loop with
+// a graph break in it.
+PyObject* at_least(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Py_ssize_t wanted = count == 2 ? PyLong_AsSsize_t(args[1]) : -1;
+  if (wanted < 0) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "at_least() takes an iterator and a count");
+    return nullptr;
+  }
+  Py_ssize_t left = PyObject_LengthHint(args[0], 0);
+  return left < 0 ? nullptr : PyBool_FromLong(left >= wanted);
+}
+
 bool fill_module(PyObject* module) {
   using namespace stator;
   if (!raw_read_init()) return false;
   tensor_seal_init();
   dict_watch_init();
   for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type, &Resume_Type,
-                             &Provenance_Type}) {
+                             &NativeStep_Type, &Provenance_Type}) {
     if (PyType_Ready(type) < 0) return false;
   }
   eager_sentinel = PyObject_New(PyObject, &Eager_Type);
@@ -50,7 +63,7 @@ bool fill_module(PyObject* module) {
          PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
          PyModule_AddType(module, &GuardProgram_Type) == 0 &&
          PyModule_AddType(module, &CompiledFunction_Type) == 0 && PyModule_AddType(module, &Resume_Type) == 0 &&
-         PyModule_AddType(module, &Provenance_Type) == 0;
+         PyModule_AddType(module, &NativeStep_Type) == 0 && PyModule_AddType(module, &Provenance_Type) == 0;
 }
 
 PyMethodDef core_functions[] = {
@@ -61,6 +74,8 @@ PyMethodDef core_functions[] = {
     {"watch_count", stator::watch_count, METH_NOARGS, "watch_count() -> dicts that tell guards when they change"},
     {"newest_version", newest_version, METH_O,
      "newest_version(list of dicts) -> another number after any of them has changed; 0 where one cannot tell"},
+    {"at_least", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(at_least)), METH_FASTCALL,
+     "at_least(iterator, count) -> whether an iterator of a sequence has so many items left"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {"listen_to_redone", stator::listen_to_redone, METH_O,
      "listen_to_redone(function): function(compiled, exception, traceback) after each call handed back"},

@@ -1,51 +1,34 @@
 // The Resume type: a target and the live values it goes on with.
 #include "entry/resume.h"
 
+#include <new>
+
 namespace stator {
 
 namespace {
 
-ResumeObject* resume_of(PyObject* object) { return reinterpret_cast<ResumeObject*>(object); }
+Continuation& continuation_in(PyObject* object) { return reinterpret_cast<ResumeObject*>(object)->at; }
 
-PyObject* resume_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject *target, *values;
-  int taken = 0;
-  if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
-    PyErr_SetString(PyExc_TypeError, "Resume takes no keyword arguments");
+// Called at every graph break: as a vectorcall, which makes no tuple of the arguments.
+PyObject* resume_vectorcall(PyObject*, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  if ((names && PyTuple_GET_SIZE(names) > 0) || count < 2 || count > 3 || !PyTuple_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "Resume takes a target, a tuple of values and a flag, none of them by keyword");
     return nullptr;
   }
-  if (!PyArg_ParseTuple(args, "OO!|p:Resume", &target, &PyTuple_Type, &values, &taken)) return nullptr;
-  Ref made = Ref::steal(type->tp_alloc(type, 0));
-  if (!made) return nullptr;
-  auto* self = made.as<ResumeObject>();
-  self->target = Ref::borrow(target);
-  self->values = Ref::borrow(values);
-  self->taken = taken != 0;
-  return made.release();
-}
-
-int resume_traverse(PyObject* object, visitproc visit, void* arg) {
-  Py_VISIT(resume_of(object)->target.get());
-  Py_VISIT(resume_of(object)->values.get());
-  return 0;
-}
-
-int resume_clear(PyObject* object) {
-  resume_of(object)->target.reset();
-  resume_of(object)->values.reset();
-  return 0;
+  int taken = count == 3 ? PyObject_IsTrue(args[2]) : 0;
+  return taken < 0 ? nullptr : new_resume({Ref::borrow(args[0]), Ref::borrow(args[1]), taken != 0}).release();
 }
 
 void resume_dealloc(PyObject* object) {
-  PyObject_GC_UnTrack(object);
-  resume_clear(object);
+  continuation_in(object).~Continuation();
   Py_TYPE(object)->tp_free(object);
 }
 
-PyObject* get_target(PyObject* object, void*) { return new_reference(resume_of(object)->target.get()); }
+PyObject* get_target(PyObject* object, void*) { return new_reference(continuation_in(object).target.get()); }
 
 PyObject* get_values(PyObject* object, void*) {
-  PyObject* values = resume_of(object)->values.get();
+  PyObject* values = continuation_in(object).values.get();
   return new_reference(values ? values : Py_None);
 }
 
@@ -59,11 +42,9 @@ PyTypeObject make_type() {
   PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
   type.tp_name = "stator._core.Resume";
   type.tp_basicsize = sizeof(ResumeObject);
-  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   type.tp_doc = "Resume(target, values, taken=False): go on with target(*values), or target([*values]), which may drop them";
-  type.tp_new = resume_new;
-  type.tp_traverse = resume_traverse;
-  type.tp_clear = resume_clear;
+  type.tp_vectorcall = resume_vectorcall;
   type.tp_dealloc = resume_dealloc;
   type.tp_getset = resume_getset;
   return type;
@@ -72,5 +53,17 @@ PyTypeObject make_type() {
 }  // namespace
 
 PyTypeObject Resume_Type = make_type();
+
+Ref new_resume(Continuation at) {
+  Ref made = Ref::steal(reinterpret_cast<PyObject*>(PyObject_New(ResumeObject, &Resume_Type)));
+  if (made) new (&continuation_in(made.get())) Continuation(std::move(at));
+  return made;
+}
+
+Continuation continuation_of(Ref resume) {
+  Continuation& at = continuation_in(resume.get());
+  if (Py_REFCNT(resume.get()) == 1) return std::move(at);
+  return {Ref::borrow(at.target.get()), Ref::borrow(at.values.get()), at.taken};
+}
 
 }  // namespace stator

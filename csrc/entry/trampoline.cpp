@@ -6,6 +6,7 @@
 #include "entry/call_listeners.h"
 #include "entry/compiled_function.h"
 #include "entry/eager_switch.h"
+#include "entry/native_step.h"
 #include "entry/resume.h"
 #include "entry/user_traceback.h"
 #include "guards/guard_program.h"
@@ -19,7 +20,7 @@ struct Call {
   PyObject* const* args;
   size_t flagged_count;
   PyObject* names;
-  ResumeObject* owner = nullptr;  // holds args, where they are live values of the segment before
+  Continuation* owner = nullptr;  // holds args, where they are live values of the segment before
 
   Py_ssize_t count() const { return PyVectorcall_NARGS(flagged_count); }
 };
@@ -28,7 +29,7 @@ struct Call {
 // its way must die, so nobody below it may hold it.
 Ref call_function(CompiledObject* self, const Call& call) {
   if (call.owner && self->taker && call.owner->values) {
-    Ref list = take_values(call.owner);
+    Ref list = call.owner->take_values();
     if (!list) return Ref();
     Ref taker = Ref::borrow(self->taker.get());
     return Ref::steal(PyObject_CallOneArg(taker.get(), list.get()));
@@ -174,27 +175,25 @@ Ref call_segment(PyObject* object, const Call& call) {
   return result;
 }
 
+// The next segment, or whatever else the target runs.  The values live until it has returned, unless it takes them.
+Ref go_on(Continuation at) {
+  if (at.taken) {
+    Ref list = at.take_values();
+    return list ? Ref::steal(PyObject_CallOneArg(at.target.get(), list.get())) : Ref();
+  }
+  if (is_native_step(at.target.get()) && !run_native_step(at)) return Ref();
+  PyObject* const* values = &PyTuple_GET_ITEM(at.values.get(), 0);
+  auto count = static_cast<size_t>(PyTuple_GET_SIZE(at.values.get()));
+  if (Py_TYPE(at.target.get()) == &CompiledFunction_Type) return call_segment(at.target.get(), {values, count, nullptr, &at});
+  return Ref::steal(PyObject_Vectorcall(at.target.get(), values, count, nullptr));
+}
+
 }  // namespace
 
 // The trampoline: segments that end in a graph break return, so a break in a loop costs no stack.
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
   Ref result = call_segment(object, {args, flagged_count, names});
-  while (result && is_resume(result.get())) {
-    auto* resume = result.as<ResumeObject>();
-    PyObject* target = resume->target.get();
-    PyObject* const* values = &PyTuple_GET_ITEM(resume->values.get(), 0);
-    auto count = static_cast<size_t>(PyTuple_GET_SIZE(resume->values.get()));
-    Ref next;
-    if (resume->taken) {
-      Ref list = take_values(resume);
-      if (list) next = Ref::steal(PyObject_CallOneArg(target, list.get()));
-    } else if (Py_TYPE(target) == &CompiledFunction_Type) {
-      next = call_segment(target, {values, count, nullptr, resume});
-    } else {
-      next = Ref::steal(PyObject_Vectorcall(target, values, count, nullptr));
-    }
-    result = std::move(next);
-  }
+  while (result && is_resume(result.get())) result = go_on(continuation_of(std::move(result)));
   if (!result) drop_own_frames();
   return result.release();
 }

@@ -32,13 +32,20 @@ PyTracebackObject* entry_of(PyObject* traceback) {
 
 }  // namespace
 
+Ref past_own_frames(Ref traceback) {
+  while (entry_of(traceback.get()) && is_own(entry_of(traceback.get()))) {
+    traceback = Ref::borrow(entry_of(traceback.get())->tb_next);
+  }
+  return traceback;
+}
+
 void drop_own_frames() {
   PendingError error = PendingError::fetch();
   auto first = [&] { return entry_of(error.traceback.get()); };
   bool any_foreign = false;
   for (auto* entry = first(); entry && !any_foreign; entry = entry->tb_next) any_foreign = !is_own(entry);
   if (any_foreign) {
-    while (first() && is_own(first())) error.traceback = Ref::borrow(first()->tb_next);
+    error.traceback = past_own_frames(std::move(error.traceback));
     for (auto* entry = first(); entry; entry = entry->tb_next) {
       while (entry->tb_next && is_own(entry->tb_next)) {
         // The field is CPython's: its reference goes out of it, and the next entry's into it.

@@ -20,6 +20,7 @@ PyObject *hook_current_locals(PyObject *module, PyObject *noargs);
 
 /* skips.c */
 PyObject *hook_skip_code(PyObject *module, PyObject *code);
+PyObject *hook_close_code(PyObject *module, PyObject *code);
 PyObject *hook_skip_prefix(PyObject *module, PyObject *prefix);
 
 /* objects.c */

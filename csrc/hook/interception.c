@@ -337,6 +337,14 @@ hook_call_below(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObj
         PyErr_SetString(PyExc_TypeError, "call_below() takes a callback and a function");
         return NULL;
     }
+    if (PyFunction_Check(args[1]) && is_closed((PyCodeObject *)PyFunction_GET_CODE(args[1]))) {
+        ThreadSwitch *thread = &thread_switch;
+        bool outer = thread->now.live;
+        thread->now.live = false;
+        PyObject *result = PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), names);
+        thread->now.live = outer;
+        return result;
+    }
     PyObject *previous = hook_exchange_callback(module, args[0]);
     if (previous == NULL) {
         return NULL;

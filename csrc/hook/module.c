@@ -25,6 +25,8 @@ static PyMethodDef methods[] = {
     {"active", hook_active, METH_NOARGS, DOC("active($module, /)", "Whether calls are intercepted now.")},
     {"skip_code", hook_skip_code, METH_O,
      DOC("skip_code($module, code, /)", "Always run this code, and all that it calls, natively.")},
+    {"close_code", hook_close_code, METH_O,
+     DOC("close_code($module, code, /)", "call_below() runs functions of this code natively, with all that they call.")},
     {"skip_prefix", hook_skip_prefix, METH_O,
      DOC("skip_prefix($module, prefix, /)", "As skip_code(), for all code of files whose name starts so.")},
     {"current_locals", hook_current_locals, METH_NOARGS,

@@ -1,7 +1,7 @@
 /* Code that is never intercepted: code objects marked one by one, files by how their names start.
  *
- * In:  skip_code(code), skip_prefix(prefix).
- * Out: is_skipped(code), remembered in the code object.
+ * In:  skip_code(code), skip_prefix(prefix), close_code(code).
+ * Out: is_skipped(code), is_closed(code), remembered in the code object.
  */
 #include "skips.h"
 #include "functions.h"
@@ -10,8 +10,16 @@ static PyObject *skip_prefixes;         /* list of str */
 static Py_ssize_t skip_index = -1;      /* our slot in every code object's co_extra */
 static uintptr_t skip_generation = 1;   /* grows with skip_prefixes: older decisions are void */
 
-/* A decision in co_extra is generation << 2 | verdict; a slot never written reads as 0. */
-enum { VERDICT_CATCH = 1, VERDICT_SKIP = 2, VERDICT_SKIP_ALWAYS = 3, VERDICT_MASK = 3 };
+/* A decision in co_extra is generation << 3 | closed | verdict; a slot never written reads as 0. */
+enum { VERDICT_CATCH = 1, VERDICT_SKIP = 2, VERDICT_SKIP_ALWAYS = 3, VERDICT_MASK = 3, CLOSED = 4, GENERATION_SHIFT = 3 };
+
+static uintptr_t
+decision_of(PyCodeObject *code)
+{
+    void *extra = NULL;
+    code_get_extra((PyObject *)code, skip_index, &extra);
+    return (uintptr_t)extra;
+}
 
 static bool
 decide_skip(PyCodeObject *code)
@@ -25,8 +33,8 @@ decide_skip(PyCodeObject *code)
         PyObject *prefix = PyList_GET_ITEM(skip_prefixes, i);
         skip = PyUnicode_Tailmatch(code->co_filename, prefix, 0, PY_SSIZE_T_MAX, -1) == 1;
     }
-    uintptr_t decision = skip_generation << 2 | (skip ? VERDICT_SKIP : VERDICT_CATCH);
-    code_set_extra((PyObject *)code, skip_index, (void *)decision);
+    uintptr_t decision = skip_generation << GENERATION_SHIFT | (skip ? VERDICT_SKIP : VERDICT_CATCH);
+    code_set_extra((PyObject *)code, skip_index, (void *)(decision | (decision_of(code) & CLOSED)));
     PyErr_Restore(type, value, traceback);
     return skip;
 }
@@ -34,26 +42,43 @@ decide_skip(PyCodeObject *code)
 bool
 is_skipped(PyCodeObject *code)
 {
-    void *extra = NULL;
-    code_get_extra((PyObject *)code, skip_index, &extra);
-    uintptr_t decision = (uintptr_t)extra;
-    if (decision >> 2 == skip_generation) {
+    uintptr_t decision = decision_of(code);
+    if (decision >> GENERATION_SHIFT == skip_generation) {
         return (decision & VERDICT_MASK) != VERDICT_CATCH;
     }
     return (decision & VERDICT_MASK) == VERDICT_SKIP_ALWAYS || decide_skip(code);
 }
 
-PyObject *
-hook_skip_code(PyObject *module, PyObject *code)
+bool
+is_closed(PyCodeObject *code)
+{
+    return (decision_of(code) & CLOSED) != 0;
+}
+
+static PyObject *
+decide(PyObject *code, uintptr_t decision, const char *complaint)
 {
     if (!PyCode_Check(code)) {
-        PyErr_SetString(PyExc_TypeError, "skip_code() takes a code object");
+        PyErr_SetString(PyExc_TypeError, complaint);
         return NULL;
     }
-    if (code_set_extra(code, skip_index, (void *)(uintptr_t)VERDICT_SKIP_ALWAYS) < 0) {
+    if (code_set_extra(code, skip_index, (void *)decision) < 0) {
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     Py_RETURN_NONE;
+}
+
+PyObject *
+hook_skip_code(PyObject *module, PyObject *code)
+{
+    return decide(code, VERDICT_SKIP_ALWAYS, "skip_code() takes a code object");
+}
+
+PyObject *
+hook_close_code(PyObject *module, PyObject *code)
+{
+    uintptr_t before = PyCode_Check(code) ? decision_of((PyCodeObject *)code) : 0;
+    return decide(code, before | CLOSED, "close_code() takes a code object");
 }
 
 PyObject *

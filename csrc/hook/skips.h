@@ -8,6 +8,7 @@
 /* False with an exception set. */
 bool skips_init(void);
 bool is_skipped(PyCodeObject *code);
+bool is_closed(PyCodeObject *code);
 #pragma GCC visibility pop
 
 #endif

@@ -29,6 +29,7 @@ _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
 _CALLS_MODULES = {os.path.join(_LAYERS, "module.py"), os.path.join(_TORCH, "utils", "_contextlib.py")}
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
+_DISABLING = (torch_marks.WRAPPERS, os.path.join("stator", "api.py"))  # files of wrappers that `disable` makes
 _FUNCTION = 0x01 | 0x02  # CO_OPTIMIZED, CO_NEWLOCALS: neither a module nor a class body
 _GENERATOR = 0x20 | 0x80 | 0x200
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
@@ -95,14 +96,14 @@ class NestedFrames:
             place = self._places[code] = Place.PASSAGE if code in self._own_codes else place_of(code.co_filename)
         if place is Place.CLOSED or _core.eager_depth():
             if torch_marks.alone_disabled(func) is None:  # asked at every call below a break
-                return _hook.RUN_ALL
+                return closed(func)
             mark = marks.disabled_mark(func)
             return _hook.RUN_ALL if mark is None or mark.recursive else _hook.RUN
         if place is Place.PASSAGE or closure or code.co_flags & _GENERATOR or code.co_flags & _FUNCTION != _FUNCTION:
             return _hook.RUN
         mark = marks.disabled_mark(func)
         if mark is not None:
-            return _hook.RUN_ALL if mark.recursive else _hook.RUN
+            return closed(func) if mark.recursive else _hook.RUN
         if not any(holds_tensors(value) for value in args):
             return _hook.RUN
         nested = self._nested(func)
@@ -126,6 +127,13 @@ class NestedFrames:
             self._per_code[code] = count + 1
             found = self._met[key] = NestedFunction(self._make_entry(func))  # keeps `func`, hence its id
         return found
+
+
+def closed(func: types.FunctionType) -> Any:
+    """RUN_ALL; wrappers that `disable` has made share one code, whose calls need no hook from then on."""
+    if func.__code__.co_filename.endswith(_DISABLING) and marks.is_disabled(func):
+        _hook.close_code(func.__code__)
+    return _hook.RUN_ALL
 
 
 def holds_tensors(value: Any) -> bool:

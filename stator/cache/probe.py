@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 _REPETITIONS = 200
@@ -53,20 +53,18 @@ class BreakProbe:
 
 def added_microseconds(visit: Visit) -> float:
     """Repeat the passage with the known outcome of its instruction."""
-    advance, outcome = visit.advance, visit.outcome
-    if outcome is None:
+    if visit.outcome is None:
         return 0.0  # the instruction raised
-    points, step = advance.points, advance.step
+    points, passage = visit.advance.points, visit.advance.repeated(visit.outcome)
     probe, points.probe = points.probe, None
-    advance.step = replace(step, run=lambda operands, invoke: outcome)
     try:
-        resume = advance.target(*visit.values)
+        resume = passage(*visit.values)
         programs = [program for program, _, _ in resume.target.entries()][:1]
         began = time.perf_counter()
         for _ in range(_REPETITIONS):
-            resume = advance.target(*visit.values)
+            resume = passage(*visit.values)
             for program in programs:
                 program.check(resume.values)
         return (time.perf_counter() - began) / _REPETITIONS * 1e6
     finally:
-        advance.step, points.probe = step, probe
+        points.probe = probe

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 ORIGINAL = "_torchdynamo_orig_callable"
-_WRAPPERS = os.path.join("torch", "_dynamo", "eval_frame.py")
+WRAPPERS = os.path.join("torch", "_dynamo", "eval_frame.py")
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _TABLES = "torch._dynamo.trace_rules"
 _DECORATORS = "torch._dynamo.decorators"
@@ -86,4 +86,4 @@ def is_torch_compiled(fn: object) -> bool:
     A wrapper that functools.wraps has given the same entries is a function of the program.
     """
     return type(fn) is types.FunctionType and ORIGINAL in fn.__dict__ and \
-        fn.__code__.co_filename.endswith(_WRAPPERS)
+        fn.__code__.co_filename.endswith(WRAPPERS)

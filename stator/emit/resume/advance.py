@@ -7,8 +7,10 @@ natively, and its callers go on captured.
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from stator import _core
@@ -66,7 +68,7 @@ class Advance:
 
     def __init__(self, points: Points, states: list[FrameState], handled: bool, stop: Break, event: object) -> None:
         self.points, self.states, self.handled, self.event = points, states, handled, event
-        self.target: Callable[..., Any] = self  # what the trampoline calls
+        self.target: Callable[..., Any] = self  # called by the trampoline
         last = states[-1]
         instr = decode(last.code).instructions[last.index]
         alone = stop.stop.outermost or stop.code not in _WHOLE_FRAME and not stop.stop.whole_frame
@@ -87,8 +89,30 @@ class Advance:
             self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
         state = last.moved(last.index + 1, kept)
         self.failure = points.point([*states[:-1], state], (), handled, True)
-        if not handled and not self.outside and not self.callers:
-            self.target = straight_way(self)
+        if points.probe is None and not self.callers:
+            self.target = self.native_step(points.invoke)
+
+    def native_step(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
+        """`__call__` in C, for the usual case: one call or one branch, and nothing is being handled."""
+        assert self.step is not None
+        form = self.step.form
+        if form is None or self.handled or self.outside:
+            return self
+        count = sum(state.value_count() for state in self.states)
+        first, end = count - self.tail - self.operands, count - self.tail
+        return _core.NativeStep(
+            tuple(range(first, end)), (*range(first), *range(end, count)), tuple(point.compiled for point in self.exits),
+            self.failure.compiled, invoke, form.callee, form.names or None, form.jumps_on, bool(self.step.exits[0].pushes))
+
+    def repeated(self, outcome: Any) -> Callable[..., Any]:
+        """The passage through this break with a known outcome of its instruction, which does not run again."""
+        assert self.step is not None
+        if self.step.form is not None and self.step.form.jumps_on is None:
+            result = outcome[1][0] if outcome[1] else None
+            return self.native_step(lambda *operands, **named: result)
+        again = copy.copy(self)
+        again.step = replace(self.step, run=lambda operands, invoke: outcome)
+        return again
 
     @property
     def takes_item(self) -> bool:
@@ -189,47 +213,6 @@ def _handled_places(states: list[FrameState]) -> list[int]:
         if state.generator:
             found.append(at - state.tail_count() + 1)
     return found[::-1]
-
-
-def straight_way(advance: Advance) -> Callable[..., Any]:
-    """`Advance.__call__` with the places of its values written out, for the usual case: nothing is being handled."""
-    count = sum(state.value_count() for state in advance.states)
-    names = [f"v{number}" for number in range(count)]
-    end = count - advance.tail
-    given = iter(names[end - advance.operands:end])
-    operands = ["NULL" if kind == "null" else next(given) for kind in advance.operand_kinds]
-    run, way = f"way, results = whole.step.run([{', '.join(operands)}], points.invoke)", "exits[way]"
-    results = "*results"
-    function = None
-    if advance.step is not None and advance.step.called is not None:
-        function, before = advance.step.called
-        call = written_call(function is not None, operands[:before], operands[before:])
-        run, way, results = f"result = {call}", "exits[0]", "result"
-    kept = "".join(f"{name}, " for name in (*names[:end - advance.operands], *names[end:]))
-    forget = f"del {', '.join(names)}" if names else "pass"  # see ResumePoint.run_native
-    text = (f"def advance({', '.join(names)}):\n"
-            f"    if points.probe is not None:\n        return whole({', '.join(names)})\n"
-            f"    try:\n        {run}\n"
-            f"    except BaseException as error:\n"
-            f"        error.__traceback__ = own_frames_dropped(error.__traceback__)\n"
-            f"        try:\n            return Resume(failure, ({kept}error,))\n"
-            f"        finally:\n            {forget}\n"
-            f"    return Resume({way}, ({kept}{results},))\n")
-    namespace = {"whole": advance, "points": advance.points, "NULL": NULL, "Resume": _core.Resume,
-                 "called": function,
-                 "own_frames_dropped": own_frames_dropped, "failure": advance.failure.compiled,
-                 "exits": [point.compiled for point in advance.exits]}
-    exec(compile(text, "<stator break>", "exec"), namespace)  # noqa: S102  our own text
-    return namespace["advance"]
-
-
-def written_call(known: bool, before: list[str], arguments: list[str]) -> str:
-    """The one call that an instruction makes, with its operands written out."""
-    if known:
-        first = ["called"]
-    else:  # (NULL, f), (f, NULL) or (f, receiver), as in steps._function_of
-        first = [name for name in before if name != "NULL"]
-    return f"points.invoke({', '.join([*first, *arguments])})"
 
 
 def callers_of(states: list[FrameState]) -> list[types.FunctionType]:

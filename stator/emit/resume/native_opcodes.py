@@ -35,15 +35,22 @@ class Exit:
 
 
 @dataclass(frozen=True)
+class NativeForm:
+    """A step as one call or one branch, which `_core.NativeStep` runs without a Python frame."""
+
+    callee: Callable[..., Any] | None = None  # None: the first operand
+    names: tuple[str, ...] = ()  # of the last operands
+    jumps_on: bool | None = None  # the truth of the operand that leads to the second exit; None: a call
+
+
+@dataclass(frozen=True)
 class Step:
     """How to run one instruction: how many operands it takes from the stack, and its exits."""
 
     pops: int
     run: Callable[[list[Any], Invoke], Outcome]
     exits: tuple[Exit, ...]
-    # The same for known kinds of operands, where it leaves by the first exit with one value: what is called (nothing:
-    # the first operand) and how many of the operands come before the arguments.
-    called: tuple[Callable[..., Any] | None, int] | None = None
+    form: NativeForm | None = None
 
 
 def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step | None:
@@ -53,15 +60,15 @@ def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str,
 
 
 def _step(instr: Instruction, run: Callable[[list[Any], Invoke], Outcome], *exits: Exit,
-          called: tuple[Callable[..., Any] | None, int] | None = None) -> Step:
+          form: NativeForm | None = None) -> Step:
     """A step that takes its operands as `code/stack_effects` declares."""
-    return Step(pops(instr.opname, instr.arg or 0), run, exits, called)
+    return Step(pops(instr.opname, instr.arg or 0), run, exits, form)
 
 
 def _simple(function: Callable[..., Any], instr: Instruction) -> Step:
     """An instruction that replaces its operands by one value."""
     return _step(instr, lambda operands, invoke: (0, [invoke(function, *operands)]), Exit(instr.index + 1, (V,)),
-                 called=(function, 0))
+                 form=NativeForm(function))
 
 
 def _statement(function: Callable[..., Any], instr: Instruction) -> Step:
@@ -69,7 +76,7 @@ def _statement(function: Callable[..., Any], instr: Instruction) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         invoke(function, *operands)
         return 0, []
-    return _step(instr, run, Exit(instr.index + 1, ()))
+    return _step(instr, run, Exit(instr.index + 1, ()), form=NativeForm(function))
 
 
 def _binary(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
@@ -117,7 +124,7 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any
         if not named:
             return 0, [invoke(function, *args)]
         return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
-    return _step(instr, run, Exit(instr.index + 1, (V,)), called=None if named else (None, 2))
+    return _step(instr, run, Exit(instr.index + 1, (V,)), form=NativeForm(names=kwnames))
 
 
 def _call_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
@@ -199,7 +206,8 @@ def _jump_if(wanted: bool) -> Callable[..., Any]:
     def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1 if bool(operands[0]) is wanted else 0), []
-        return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, ()))
+        return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, ()),
+                     form=NativeForm(jumps_on=wanted))
     return plan
 
 

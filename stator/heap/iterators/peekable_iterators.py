@@ -13,6 +13,7 @@ import operator
 import sys
 from typing import Any
 
+from stator import _core
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import NO_KEY, Box
@@ -40,7 +41,6 @@ SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
 _TEXTS = frozenset({type(iter("")), type(iter("\u0100")), type(iter(b""))})
 COMPOSITES = frozenset({enumerate, zip, itertools.pairwise})
 ENDLESS = frozenset({itertools.cycle})
-_length_hint = operator.length_hint
 
 
 def is_upcoming(iterator: object) -> bool:
@@ -154,8 +154,6 @@ def remaining(iterator: object) -> int:
 
 
 def at_least(iterator: object, count: int) -> bool:
-    if type(iterator) in SEQUENCES:  # asked at every turn of a loop with a graph break in it
-        return _length_hint(iterator) >= count
     if type(iterator) in COPIED:
         return can_be_copied(iterator) and len(items_to_come(iterator, count)) == count
     return is_upcoming(iterator) and remaining(iterator) >= count
@@ -251,9 +249,9 @@ def note_next(heap: Heap, tracker: VariableTracker) -> None:
             raise Break("SB014", f"more than {_ROUNDS} rounds of a cycle from outside")
         if count == LOOKAHEAD:
             raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
-        heap.guard(CallOf(Pinned(at_least), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, False)
-    else:
-        heap.guard(CallOf(Pinned(at_least), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, True)
+    reader = _core.at_least if type(tracker.original) in SEQUENCES else at_least  # the type is guarded
+    enough = count < len(tracker.initial)
+    heap.guard(CallOf(Pinned(reader), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, enough)
 
 
 def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
