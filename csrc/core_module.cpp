@@ -36,16 +36,11 @@ PyObject* newest_version(PyObject*, PyObject* dicts) {
   return PyLong_FromUnsignedLongLong(newest);
 }
 
-// at_least(iterator, count): whether an iterator of a sequence has as many items left; asked at every turn of a loop with
-// a graph break in it.
 PyObject* at_least(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_ssize_t wanted = count == 2 ? PyLong_AsSsize_t(args[1]) : -1;
-  if (wanted < 0) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "at_least() takes an iterator and a count");
-    return nullptr;
-  }
-  Py_ssize_t left = PyObject_LengthHint(args[0], 0);
-  return left < 0 ? nullptr : PyBool_FromLong(left >= wanted);
+  if (wanted >= 0) return PyBool_FromLong(stator::has_items(args[0], wanted));
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "at_least() takes an iterator and a count");
+  return nullptr;
 }
 
 bool fill_module(PyObject* module) {
@@ -75,7 +70,7 @@ PyMethodDef core_functions[] = {
     {"newest_version", newest_version, METH_O,
      "newest_version(list of dicts) -> another number after any of them has changed; 0 where one cannot tell"},
     {"at_least", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(at_least)), METH_FASTCALL,
-     "at_least(iterator, count) -> whether an iterator of a sequence has so many items left"},
+     "at_least(iterator, count) -> whether an iterator of a list, a tuple or a range has so many items left"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {"listen_to_redone", stator::listen_to_redone, METH_O,
      "listen_to_redone(function): function(compiled, exception, traceback) after each call handed back"},

@@ -25,6 +25,28 @@ class CollectionPause {
   bool was_enabled_;
 };
 
+// References that a run holds.  The first few need no memory of their own: most programs hold one or two values.
+class HeldReferences {
+ public:
+  void add(Ref held) {
+    if (count_ < small_size) {
+      small_[count_++] = std::move(held);
+    } else {
+      large_.push_back(std::move(held));
+    }
+  }
+  void clear() {
+    while (count_ > 0) small_[--count_].reset();
+    large_.clear();
+  }
+
+ private:
+  static constexpr size_t small_size = 8;
+  Ref small_[small_size];
+  size_t count_ = 0;
+  std::vector<Ref> large_;
+};
+
 }  // namespace
 
 // The values of one run.  Slots are borrowed unless listed in `owned`.
@@ -33,15 +55,15 @@ struct GuardProgram::Frame {
   Py_ssize_t argument_count;
   PyObject** slots;
   bool keeps;  // what is read is held until the run ends
-  std::vector<Ref> owned;
+  HeldReferences owned;
 
-  void keep(PyObject* object) { owned.push_back(Ref::borrow(object)); }
+  void keep(PyObject* object) { owned.add(Ref::borrow(object)); }
 
   // What a read made, where it found no object that something else holds.  False: nothing.
   bool take(int index, Ref made) {
     if (!made) return false;
     slots[index] = made.get();
-    owned.push_back(std::move(made));
+    owned.add(std::move(made));
     return true;
   }
 };
@@ -242,6 +264,9 @@ bool GuardProgram::read(const Node& node, int index, Frame& frame) {
       break;
     case Op::type:
       value = reinterpret_cast<PyObject*>(Py_TYPE(base));
+      break;
+    case Op::items_left:
+      value = has_items(base, node.number) ? Py_True : Py_False;
       break;
     case Op::call: {
       std::vector<PyObject*> arguments;

@@ -26,7 +26,7 @@ namespace stator {
 
 // The numbers of stator.guards.lower.Op.
 enum class Op : int {
-  arg = 0, pinned, dict_of, key, key_at, value_at, index, set_at, slot, attr, cell, type, call, count
+  arg = 0, pinned, dict_of, key, key_at, value_at, index, set_at, slot, attr, cell, type, call, items_left, count
 };
 
 // The numbers of stator.guards.guard.Kind.

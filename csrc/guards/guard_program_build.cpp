@@ -100,6 +100,7 @@ bool GuardProgram::parse_node(PyObject* item) {
     case Op::set_at:
     case Op::key_at:
     case Op::value_at:
+    case Op::items_left:
       node.number = PyNumber_AsSsize_t(payload, PyExc_OverflowError);
       if (node.number < 0) return refuse("an index must not be negative");
       break;

@@ -319,6 +319,31 @@ Py_ssize_t raw_length(PyObject* object) {
   return is_deque(object) ? Py_SIZE(object) : -1;
 }
 
+namespace {
+
+// `__length_hint__` of a static type, as its C function.
+PyCFunction hint_of(PyTypeObject* type) {
+  for (PyMethodDef* method = type->tp_methods; method && method->ml_name; ++method) {
+    if (std::strcmp(method->ml_name, "__length_hint__") == 0) return method->ml_meth;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool has_items(PyObject* iterator, Py_ssize_t count) {
+  PyTypeObject* type = Py_TYPE(iterator);
+  if (type != &PyRangeIter_Type && type != &PyListIter_Type && type != &PyTupleIter_Type && type != &PyLongRangeIter_Type) {
+    return false;
+  }
+  PyCFunction hint = hint_of(type);
+  Ref left = Ref::steal(hint ? hint(iterator, nullptr) : nullptr);
+  Py_ssize_t number = left ? PyLong_AsSsize_t(left.get()) : -1;
+  if (!PyErr_Occurred()) return number >= count;
+  PyErr_Clear();
+  return static_cast<bool>(left);  // more than any count
+}
+
 PyObject* instance_dict(PyObject* object) {
   if (PyType_Check(object)) return class_dict(reinterpret_cast<PyTypeObject*>(object));
   // A managed dict that was never materialised is made here; the object keeps it.

@@ -40,6 +40,9 @@ bool hashes_quietly(PyObject* object);
 // The raw length of a list, tuple, dict, set, frozenset or deque (subclasses too); -1 for others.
 Py_ssize_t raw_length(PyObject* object);
 
+// Whether an iterator of a list, a tuple or a range has so many items left; false for other objects.
+bool has_items(PyObject* iterator, Py_ssize_t count);
+
 bool is_deque(PyObject* object);
 
 // Borrowed references.

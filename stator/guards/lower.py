@@ -19,6 +19,7 @@ from typing import Any
 
 from torch.utils._device import DeviceContext
 
+from stator import _core
 from stator.guards.global_state import DefaultDevice, GlobalState
 from stator.guards.guard import MISSING, Guard, Kind, is_constant
 from stator.guards.guard_set import needed
@@ -60,6 +61,7 @@ class Op(enum.IntEnum):
     CELL = 10
     TYPE = 11
     CALL = 12
+    ITEMS_LEFT = 13
 
 
 class CheckedGuards:
@@ -198,6 +200,8 @@ def _number(source: Source, program: Program, numbers: dict[Source, int]) -> int
     if type(source) is CallOf:
         arguments = tuple(_number(arg, program, numbers) for arg in source.args)
         node = (int(Op.CALL), -1, (source.fn.obj, arguments))
+        if source.fn.obj is _core.at_least:  # a read of the iterator that runs no code
+            node = (int(Op.ITEMS_LEFT), arguments[0], source.args[1].obj)  # type: ignore[attr-defined]
     else:
         node = _node(source, parent)
     numbers[source] = number = len(program.nodes)

@@ -1,6 +1,6 @@
 """Graph modules, and functions that run a graph node by node.   fx.Graph  ->  fx.GraphModule, or a Python function
 
-    v1 = f0(v0, 0.5); v0 = None
+    v1 = (v0) * (0.5); v0 = None
     v2 = layer_0(v1, p0, p1)
 
 FX writes code for people, in a tenth of a millisecond a node.  The "eager" backend runs the text above instead: a
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import operator
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,10 @@ FILENAME = "<stator graph>"
 STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)
 AT = "at"  # in a node's metadata: the offset of the instruction that made it
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
+_OPERATORS = {id(function): symbol for function, symbol in {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
+    operator.mod: "%", operator.pow: "**", operator.matmul: "@", operator.lt: "<", operator.le: "<=",
+    operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!="}.items()}
 _PLAIN = frozenset({int, bool, str, type(None), type(...)})
 _located: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # whose errors are raised as they are
 _plays: weakref.WeakKeyDictionary[fx.GraphModule, list[Play]] = weakref.WeakKeyDictionary()
@@ -77,6 +82,8 @@ class Source:
             return f"{self.constant(method, 'f')}({', '.join(args)})"
         if node.op == "call_method":
             return f"{args[0]}.{node.target}({', '.join(args[1:])})"
+        if (symbol := _OPERATORS.get(id(node.target))) is not None and len(node.args) == len(args) == 2:
+            return f"({args[0]}) {symbol} ({args[1]})"
         return f"{self.constant(node.target, 'f')}({', '.join(args)})"
 
 
