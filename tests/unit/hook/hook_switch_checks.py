@@ -118,6 +118,25 @@ def check_call_below_has_a_callback_of_its_own(hook: ModuleType) -> None:
     assert call_add(3) == 50 and seen == []
 
 
+def check_call_below_runs_closed_code_natively(hook: ModuleType) -> None:
+    seen: list[str] = []
+
+    def below(func: Any, args: Any, closure: Any) -> Any:
+        seen.append(func.__name__)
+        return hook.RUN
+
+    closed = function_in_file("/hook-check/closed.py")
+    hook.close_code(closed.__code__)
+    assert hook.call_below(below, closed, 3) == 5 and seen == []
+    assert hook.call_below(below, lambda: (hook.call_below(below, closed, 3), hook.active())) == (5, True)
+    assert hook.call_below(below, lambda: closed(3)) == 5  # not the function of the call itself: asked about
+    assert seen == ["<lambda>", "<lambda>", "in_file", "add"]
+    hook.skip_prefix("/hook-check/nowhere/")  # earlier decisions are made again; this one stays
+    seen.clear()
+    assert hook.call_below(below, closed, 3) == 5 and seen == []
+    expect(TypeError, hook.close_code, 3)
+
+
 def function_in_file(filename: str) -> Callable[[Any], Any]:
     scope: dict[str, Any] = {"add": add}
     exec(compile("def in_file(a): return add(a)", filename, "exec"), scope)
