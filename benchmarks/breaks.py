@@ -1,17 +1,23 @@
-"""What graph breaks cost: graphs, breaks, capture time and the time of a call, beside torch._dynamo.
+"""Cost of graph breaks: graphs, breaks, capture time and the time of a call, beside torch._dynamo.
 
 In: programs with a call that nobody captures, in the body of a loop or n calls deep.  Out: for each contender the
 graphs it made, the breaks it counted, CPU seconds of its first call, cold, and CPU seconds of a later call.
 
 torch._dynamo takes part twice, with `nested_graph_breaks` off (its default) and on; the program itself stands beside.
+
+    python -m benchmarks.breaks [--rounds 15]
+
+measures later calls alone, in short turns: CPU time beside eager and torch.compile, and the time that one break adds.
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import contextlib
 import functools
 import gc
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -116,6 +122,113 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 }
 
 
+def one_operation(iterations: int) -> Program:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(iterations):
+            x = x * 0.5
+            note(x)
+        return x
+
+    return run
+
+
+def straight(x: torch.Tensor) -> torch.Tensor:
+    """Ten breaks, one behind the other."""
+    for each in (straight_half, straight_half):
+        x = each(x)
+    return x
+
+
+def straight_half(x: torch.Tensor) -> torch.Tensor:
+    note(x + 1)
+    note(x + 2)
+    note(x + 3)
+    note(x + 4)
+    note(x + 5)
+    return x * 0.5
+
+
+def deep_loop(iterations: int) -> Program:
+    """A break three calls deep, in a loop."""
+    inner = deep(2)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(iterations):
+            x = inner(x)
+        return x
+
+    return run
+
+
+def growing(iterations: int) -> Program:
+    """A break in a loop that fills a list and a dict, of which eight items are kept."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        found: list[torch.Tensor] = []
+        last: dict[str, torch.Tensor] = {}
+        for _ in range(iterations):
+            x = x * 0.5
+            found.append(x)
+            last["x"] = x
+            if len(found) == 8:
+                found.clear()
+            note(x)
+        return last["x"]
+
+    return run
+
+
+# Programs of `python -m benchmarks.breaks`, and the breaks of one call.
+CALLS: dict[str, tuple[Callable[[], Program], int]] = {
+    "loop, 3 operations a break": (lambda: loop(1000), 1000),
+    "loop, 1 operation a break": (lambda: one_operation(1000), 1000),
+    "loop, break 3 calls deep": (lambda: deep_loop(1000), 1000),
+    "loop, growing list and dict": (lambda: growing(1000), 1000),
+    "straight line": (lambda: straight, 10),
+    "one break, 3 calls deep": (lambda: deep(3), 1),
+}
+
+
+def later_calls(build: Callable[[], Program], count: int, rounds: int) -> dict[str, list[float]]:
+    """Microseconds of CPU time of a later call: eager, Stator, torch.compile; in short turns, garbage collection off."""
+    x = torch.randn(4, 4)
+    sides = {"eager": EAGER, "stator": STATOR, "torch.compile": DYNAMO}
+    made = {name: side.compile(build(), "eager") for name, side in sides.items()}
+    calls = max(1, 2000 // count)
+    taken: dict[str, list[float]] = {name: [] for name in made}
+    gc.disable()
+    try:
+        with torch.no_grad():
+            for fn in made.values():
+                for _ in range(3):
+                    fn(x)
+            for number in range(rounds):
+                for name in turns(list(made), number):
+                    start = time.process_time()
+                    for _ in range(calls):
+                        made[name](x)
+                    taken[name].append((time.process_time() - start) / calls * 1e6)
+    finally:
+        gc.enable()
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    print("medians of CPU time; ratios and additions are medians over rounds\n")
+    print(f"{'program':30} {'eager':>11} {'stator':>11} {'torch.compile':>14} {'/ eager':>8} {'/ torch':>8} {'a break adds':>13}")
+    for name, (build, count) in CALLS.items():
+        taken = later_calls(build, count, rounds)
+        eager, ours, theirs = (taken[side] for side in ("eager", "stator", "torch.compile"))
+        middle = [statistics.median(each) for each in (eager, ours, theirs)]
+        beside = [statistics.median(mine / other for mine, other in zip(ours, side, strict=True)) for side in (eager, theirs)]
+        added = statistics.median((mine - other) / count for mine, other in zip(ours, eager, strict=True))
+        print(f"{name:30} {middle[0]:8,.0f} us {middle[1]:8,.0f} us {middle[2]:11,.0f} us {beside[0]:8.2f} {beside[1]:8.2f} "
+              f"{added:10.2f} us")
+
+
 def inspect(contender: Contender, name: str) -> tuple[int, int]:
     """Graphs and breaks; raises WrongAnswer where the result differs from eager's."""
     contender.side.make_cold()
@@ -165,3 +278,7 @@ def measure(name: str, contenders: list[Contender], rounds: int, progress: Calla
                           Sample.of([pair[1] for pair in taken[each.name]]))
         for each in contenders
     }
+
+
+if __name__ == "__main__":
+    main()

@@ -298,7 +298,8 @@ std::vector<char> GuardProgram::structural_nodes() const {
     if (nodes_[group.dict_node].op != Op::arg) structural[group.dict_node] = 1;
   }
   for (const Node& node : nodes_) {
-    if (node.op == Op::dict_of) structural[node.parent] = 1;
+    // Cells of closures pass from one resume point to the next: the functions in them are read word by word.
+    if (node.op == Op::dict_of || node.op == Op::cell) structural[node.parent] = 1;
   }
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (changing_[i]) structural[i] = 0;
