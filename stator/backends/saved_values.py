@@ -15,12 +15,12 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.checkpoint import CheckpointPolicy
 
-from stator.graph.analysis.mutation import storage_of, written_storages
+from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 
 
 def saving_values(partition: Callable[..., Any], gm: fx.GraphModule, inputs: Sequence[object]) -> Callable[..., Any]:
     """A way to cut the graph of both passes that saves the values made of written inputs."""
-    storages = set().union(*map(written_storages, gm.graph.nodes))
+    storages = set(gm.meta.get(WRITTEN_AROUND, ())).union(*map(written_storages, gm.graph.nodes))
     places = [place for place, fake in enumerate(inputs) if type(fake) is FakeTensor and storage_of(fake) in storages]
 
     def cut(joint: fx.GraphModule, *args: object, **kwargs: object) -> object:

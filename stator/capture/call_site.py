@@ -127,6 +127,7 @@ class CallSite:
         vm.recorder.backend.in_order = self.settings.runs_in_order
         vm.recorder.services.keep_order = lambda node: keep_order(vm, node, self.breaks_are_errors(vm))
         vm.recorder.backend.may_be_cut = self.settings.has_own_backend
+        vm.recorder.backend.cut_at_errors = self.settings.delays_writes
         vm.recorder.wrappers.may_open = Strategy.SYMBOLIC_WRAPPERS not in self.turned_off
         vm.recorder.backend.takes_sparse = Strategy.SPARSE_INPUTS not in self.turned_off
         if self.settings.has_own_backend:

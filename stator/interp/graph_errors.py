@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx.experimental.symbolic_shapes import expect_true
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
@@ -185,6 +185,7 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     recorder = vm.recorder
     if not is_repeatable(node) and not _keeps_order_itself(node.target):
         _keep_reads(vm, node, whole)
+        _keep_writes(vm, node)
     if whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
     if recorder.unexplained_asserts():
@@ -215,6 +216,23 @@ def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
         raise Break("SB006", f"{node.name} may change state that the program has read")
     if reach.objects or reach.names:
         vm.heap.changes.reached.append(reach)
+
+
+def _keep_writes(vm: VM, node: fx.Node) -> None:
+    """Cut the graph of a compiler at an operator that may raise behind writes to inputs, its own among them.
+
+    Functionalization delays those writes: the error would lose them.  Inductor does writes of custom operators in
+    place; more pieces would cost it more than they are worth.
+    """
+    recorder = vm.recorder
+    if not recorder.backend.cut_at_errors or not isinstance(node.target, (OpOverload, OpOverloadPacket)) \
+            or recorder.scope.enclosing is not None or recorder.region.marks or recorder.region.tangents \
+            or vm.modes.active or recorder.classes or recorder.wrappers.behind:
+        return
+    if any(isinstance(each.fake, torch.Tensor) and recorder.log.memory[recorder.propagation.memory_behind(each.fake)]
+           for each in recorder.inputs):
+        recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
+        node.meta["is_seam"] = True
 
 
 def _may_fail(vm: VM, node: fx.Node) -> bool:

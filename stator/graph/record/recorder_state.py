@@ -68,6 +68,7 @@ class BackendTraits:
     in_order: bool = False  # whether it runs the nodes one by one, as they are recorded
     as_it_is: bool = False  # whether no compiler may have this graph
     may_be_cut: bool = False  # whether its compiler gets the pieces between operations that are slower compiled
+    cut_at_errors: bool = False  # whether it gets the pieces between custom operators that may raise behind writes
     takes_sparse: bool = True  # whether it may get sparse tensors
     overlaps: Overlaps | None = None  # where the compiler functionalises
 

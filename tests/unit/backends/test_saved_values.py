@@ -92,6 +92,14 @@ def checkpoint_reads_again(m: Any, x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+@PROGRAMS
+def write_behind_a_seam(m: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * m.w * (m.count + 1).exp()
+    y.retain_grad()
+    m.count.add_(2)
+    return y * 2
+
+
 def trained(model: Any, compiled: Any) -> list[torch.Tensor]:
     out = []
     for scale in (1.0, 2.0):
