@@ -28,7 +28,7 @@ from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, 
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
-from stator.heap.reached_state import Reach
+from stator.heap.reached_state import Reach, runs_on_fakes
 from stator.interp.frame import Frame
 from stator.interp.lookup import mro_of
 from stator.interp.mechanisms import has_changes
@@ -185,7 +185,7 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     recorder = vm.recorder
     if not is_repeatable(node) and not _keeps_order_itself(node.target):
         _keep_reads(vm, node, whole)
-        _keep_writes(vm, node)
+        _cut(vm, node)
     if whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
     if recorder.unexplained_asserts():
@@ -218,19 +218,23 @@ def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
         vm.heap.changes.reached.append(reach)
 
 
-def _keep_writes(vm: VM, node: fx.Node) -> None:
-    """Cut the graph of a compiler at an operator that may raise behind writes to inputs, its own among them.
+def _cut(vm: VM, node: fx.Node) -> None:
+    """Cut the graph of a compiler at an operator that it would not run as eager does.
 
-    Functionalization delays those writes: the error would lose them.  Inductor does writes of custom operators in
-    place; more pieces would cost it more than they are worth.
+    A compiler that traces runs kernels in Python then, once, where they are registered for autograd or in place of
+    other operators.  Functionalization delays writes to inputs, those of the operator among them: an error would lose
+    them.  Inductor does writes of custom operators in place; more pieces would cost it more than they are worth.
     """
-    recorder = vm.recorder
-    if not recorder.backend.cut_at_errors or not isinstance(node.target, (OpOverload, OpOverloadPacket)) \
-            or recorder.scope.enclosing is not None or recorder.region.marks or recorder.region.tangents \
-            or vm.modes.active or recorder.classes or recorder.wrappers.behind:
+    recorder, backend = vm.recorder, vm.recorder.backend
+    traced = backend.may_be_cut and runs_on_fakes(node.target)
+    if not traced and not backend.cut_at_errors or not isinstance(node.target, (OpOverload, OpOverloadPacket)):
         return
-    if any(isinstance(each.fake, torch.Tensor) and recorder.log.memory[recorder.propagation.memory_behind(each.fake)]
-           for each in recorder.inputs):
+    if recorder.scope.enclosing is not None or recorder.region.marks or recorder.region.tangents \
+            or vm.modes.active or recorder.classes or recorder.wrappers.behind:
+        if traced:
+            raise Break("SB006", f"{node.name}, whose kernel in Python a compiler would run while it traces")
+    elif traced or any(recorder.log.memory[recorder.propagation.memory_behind(each.fake)]
+                       for each in recorder.inputs if isinstance(each.fake, torch.Tensor)):
         recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
         node.meta["is_seam"] = True
 

@@ -191,7 +191,8 @@ class Recorder(InputRecorder):
         before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
         versions = mutation.versions_of(declared) if declared else []
         stream = kwargs.get("generator")
-        with self.services.listening(target, args, kwargs), seen or nullcontext():
+        undoing = nullcontext() if mutation.is_repeatable_target(func) else self.services.undoing(func)
+        with self.services.listening(target, args, kwargs), seen or nullcontext(), undoing:
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if result is NotImplemented:  # torch's parser refused: nothing was run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ class TraceServices:
     class_of: Callable[[Any], type] = _plain_tensor  # what the program takes a fake for
     open_parts: Callable[[Any, Source], dict[str, Any]] = _no_parts  # of a wrapper: by name
     listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
+    undoing: Callable[[Any], AbstractContextManager[None]] = nullcontext  # effects of a custom operator on fakes
     before_saving: Callable[..., None] = _nothing  # called before autograd may save something
     refuse_patched: Callable[..., None] = _nothing
     note_stop: Callable[[Break], None] = _nothing
