@@ -17,7 +17,6 @@ import torch
 
 from stator.backends.inner_calls import keep_pass
 from stator.backends.random_draws import draws_in_place, eager_streams
-from stator.backends.saved_values import saving_values
 from stator.graph.fx.graph_modules import straight_function, write_code
 from stator.settings.options import Settings
 
@@ -98,7 +97,7 @@ def detach_view(value: object) -> object:
 def compile_aot_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                       settings: Settings ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    partition = draws_in_place(saving_values(load_partition(), gm, example_inputs))
+    partition = draws_in_place(load_partition())
     with eager_streams(gm), compilers(gm) as given:
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
             gm, example_inputs, **given, partition_fn=partition, keep_inference_input_mutations=True)
@@ -113,7 +112,7 @@ def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs:
     with eager_streams(gm), compilers(gm) as given:
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
             gm, example_inputs, **given, decompositions=compile_fx.select_decomp_table(),
-            partition_fn=draws_in_place(saving_values(partition, gm, example_inputs)))
+            partition_fn=draws_in_place(partition), keep_inference_input_mutations=True)
 
 
 def failed_in_autograd(error: BaseException) -> bool:

@@ -28,6 +28,7 @@ from stator.backends.recurrent import trainable_lstm
 from stator.backends.regions import Whole, compile_regions
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
+from stator.backends.saved_values import save_values
 from stator.backends.size_marks import without_size_marks
 from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
@@ -98,6 +99,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
     keep_checks(gm.graph)
+    save_values(gm, example_inputs)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
     with tracing_context(fake_mode), compile_context(numbered), \

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 from torch._functorch import config
 from torch._guards import TracingContext, tracing
