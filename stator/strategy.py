@@ -12,6 +12,7 @@ import enum
 class Strategy(enum.StrEnum):
     """One way of capturing, by the text that messages use for it."""
 
+    CHECKPOINTS = "checkpoints"  # the backward pass reads memory again that was written to
     COMPILER = "compilers"  # off: the graph is run as it is
     COMPILING_SHOWN = "torch.compiler.is_compiling"  # the program may see that it is captured
     CARRIED_NUMBERS = "numbers that a loop carries"  # Inductor of torch 2.13 fails on them

@@ -6,9 +6,10 @@ graph where an input requires grad and grad mode is on.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,8 +17,7 @@ import torch
 
 from stator.backends.inner_calls import keep_pass
 from stator.backends.random_draws import draws_in_place, eager_streams
-from stator.backends.saved_values import saving_values
-from stator.graph.fx.graph_modules import straight_function
+from stator.graph.fx.graph_modules import straight_function, write_code
 from stator.settings.options import Settings
 
 
@@ -30,8 +30,8 @@ def load_partition() -> Any:
     return importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
 
 
-def run_as_is(kind: str, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The compiler of AOTAutograd's graphs that compiles nothing.
+def run_as_is(kind: str, shielded: bool, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The compiler of AOTAutograd's graphs that compiles nothing; `shielded`: run the graph with autocast off.
 
     Detach results that are views of temporary tensors (the inverse of a view that was written to): autograd would
     refuse to have them changed in place.  Call the operators themselves: FX's code finds them by name at each call,
@@ -40,16 +40,54 @@ def run_as_is(kind: str, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
     forward = straight_function(gm, located=True)
 
     def run(*args: object) -> Any:
-        return [detach_view(each) for each in forward(*args)]
+        if kind == "backward" and torch._C._is_any_autocast_enabled():
+            return Casting(gm).run(*args)
+        with torch._C._DisableAutocast() if shielded else contextlib.nullcontext():
+            return [detach_view(each) for each in forward(*args)]
 
-    return keep_pass(kind, len(example_inputs), load_autograd().make_boxed_func(run))  # type: ignore[no-any-return]
+    boxed = load_autograd().make_boxed_func(run)
+    boxed.keeps_autocast = not shielded
+    return keep_pass(kind, len(example_inputs), boxed)  # type: ignore[no-any-return]
 
 
-# The compilers of AOTAutograd's graphs.
-_COMPILERS: dict[str, Any] = {
-    "fw_compiler": functools.partial(run_as_is, "forward"), "bw_compiler": functools.partial(run_as_is, "backward"),
-    "inference_compiler": functools.partial(run_as_is, "inference"),
-}
+class Casting(torch.fx.Interpreter):
+    """Run a backward pass under autocast: autograd casts each gradient to the dtype of its tensor."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result, example = super().run_node(n), n.meta.get("val")
+        if isinstance(result, (tuple, list)) and n.op != "output":
+            return type(result)([as_traced(*pair) for pair in zip(result, example, strict=True)])
+        return as_traced(result, example)
+
+
+def as_traced(value: Any, example: Any) -> Any:
+    return value.to(example.dtype) if isinstance(value, torch.Tensor) and value.dtype != example.dtype else value
+
+
+@contextlib.contextmanager
+def compilers(gm: torch.fx.GraphModule) -> Iterator[dict[str, Any]]:
+    """The compilers of AOTAutograd's graphs.
+
+    Leave the backward pass to the autocast around `backward()`, as in eager: AOTAutograd turns autocast off around
+    both passes if it is on while it compiles.  So the graph turns it on itself, and the forward pass is shielded here.
+    """
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    if kinds:
+        *_, first = gm.graph.find_nodes(op="placeholder") or [gm.graph._root]
+        for kind in kinds:
+            with gm.graph.inserting_after(first):
+                gm.graph.call_function(torch.set_autocast_enabled, (kind, True))
+            with gm.graph.inserting_before(gm.graph.output_node()):
+                gm.graph.call_function(torch.set_autocast_enabled, (kind, False))
+            torch.set_autocast_enabled(kind, False)
+        write_code(gm)
+    try:
+        yield {"fw_compiler": functools.partial(run_as_is, "forward", bool(kinds)),
+               "bw_compiler": functools.partial(run_as_is, "backward", False),
+               "inference_compiler": functools.partial(run_as_is, "inference", bool(kinds))}
+    finally:
+        for kind in kinds:
+            torch.set_autocast_enabled(kind, True)
 
 
 def detach_view(value: object) -> object:
@@ -59,14 +97,10 @@ def detach_view(value: object) -> object:
 def compile_aot_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                       settings: Settings ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    with eager_streams(gm):
+    partition = draws_in_place(load_partition())
+    with eager_streams(gm), compilers(gm) as given:
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-            gm,
-            example_inputs,
-            **_COMPILERS,
-            partition_fn=draws_in_place(saving_values(load_partition(), gm, example_inputs)),
-            keep_inference_input_mutations=True,
-        )
+            gm, example_inputs, **given, partition_fn=partition, keep_inference_input_mutations=True)
 
 
 def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
@@ -74,15 +108,11 @@ def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs:
     """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
-    with eager_streams(gm):
+    partition = functools.partial(load_partition(), compiler="inductor")
+    with eager_streams(gm), compilers(gm) as given:
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-            gm,
-            example_inputs,
-            **_COMPILERS,
-            decompositions=compile_fx.select_decomp_table(),
-            partition_fn=draws_in_place(saving_values(
-                functools.partial(load_partition(), compiler="inductor"), gm, example_inputs)),
-        )
+            gm, example_inputs, **given, decompositions=compile_fx.select_decomp_table(),
+            partition_fn=draws_in_place(partition), keep_inference_input_mutations=True)
 
 
 def failed_in_autograd(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._functorch import config
 from torch._guards import CompileContext, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -27,6 +28,7 @@ from stator.backends.recurrent import trainable_lstm
 from stator.backends.regions import Whole, compile_regions
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
+from stator.backends.saved_values import save_values
 from stator.backends.size_marks import without_size_marks
 from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
@@ -97,11 +99,12 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
     keep_checks(gm.graph)
+    save_values(gm, example_inputs)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
     with tracing_context(fake_mode), compile_context(numbered), \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
-            trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
+            backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
         compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
@@ -150,6 +153,12 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
         raise BackendError(
             backend.name, f"compilation failed{where} with {type(error).__name__}: {error}"
         ) from error
+
+
+def backward_alone() -> contextlib.AbstractContextManager[Any]:
+    """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts."""
+    ambient = config.backward_pass_autocast == "same_as_forward"  # its default
+    return config.patch(backward_pass_autocast="off") if ambient else contextlib.nullcontext()
 
 
 def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:

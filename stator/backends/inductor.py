@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from stator.backends.inner_calls import keep_pass, keeps_passes
-from stator.backends.saved_values import inductor_partitioner
+from stator.backends.saved_values import partitioner_of_marks
 from stator.errors import OptionTypeError, OptionValueError
 from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
 
@@ -32,7 +32,7 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
         return keep_pass(kind, len(given), module.compile_fx_inner(graph, given, **keywords))
 
     inner = {"inner_compile": compile_pass} if keeps_passes() else {}
-    patches = inductor_partitioner(gm, example_inputs) | config_patches(settings)
+    patches = partitioner_of_marks(gm) | config_patches(settings)
     return module.compile_fx(gm, list(example_inputs), config_patches=patches, **inner)  # type: ignore[no-any-return]
 
 

@@ -23,8 +23,8 @@ from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 
-from stator.graph.analysis.autograd_boundaries import is_seam
-from stator.graph.analysis.mutation import storage_of, written_storages
+from stator.graph.analysis.autograd_boundaries import ancestors, is_seam
+from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
@@ -62,6 +62,7 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
     """`compile_piece` is called with each piece, its example inputs and the grad mode where it begins."""
     examples = dict(zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True))
     steps = cut(gm.graph, grad_enabled)
+    written = set().union(*map(written_storages, gm.graph.nodes))
     for step in steps:
         if type(step) is Piece:
             given = [examples.get(node, node.meta.get("example_value")) for node in step.inputs]
@@ -70,7 +71,9 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
     for step in steps:
         if type(step) is Piece:
             with torch_set_by(step.settings):
-                step.function = compile_piece(module_of(gm, step), step.function[1], step.grad_enabled)
+                module, given = module_of(gm, step), step.function[1]
+                module.meta[WRITTEN_AROUND] = written.intersection(map(storage_of, given))
+                step.function = compile_piece(module, given, step.grad_enabled)
         elif type(step) is Branch:
             given = [node.meta.get("example_value") for node in step.node.args[3]]
             with torch_set_by(step.settings):
@@ -183,6 +186,8 @@ def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:
     for node in step.nodes:
         if node.meta.get("unbacked_bindings"):
             raise InOnePiece("a seam beside unbacked symbols")
+        if node.target is torch.autograd.grad and any(place.get(each, number) < number for each in ancestors([node])):
+            raise InOnePiece("a seam before a gradient of what comes before it")
         for each in node.all_input_nodes:
             if each.op != "get_attr" and place.get(each) != number and each not in step.inputs:
                 step.inputs.append(each)

@@ -15,6 +15,7 @@ from typing import Any
 from torch import fx
 from torch._ops import HigherOrderOperator
 from torch.fx.node import _side_effectful_functions
+from torch.utils.checkpoint import CheckpointPolicy
 
 from stator.native.torch_ops import draws_inside, draws_random_numbers
 
@@ -35,12 +36,15 @@ def eager_streams(module: fx.GraphModule) -> Iterator[None]:
         _side_effectful_functions.difference_update(operators)
 
 
+_FORWARD = (None, CheckpointPolicy.MUST_SAVE)  # marks of what no checkpoint makes again
+
+
 def draws_in_place(partition: Callable[..., Any]) -> Callable[..., Any]:
     """A way to cut the graph of both passes that leaves each draw in its pass, in its order."""
     def cut(joint: fx.GraphModule, *args: object, **kwargs: object) -> Any:
         cut_by = partition
         for node in joint.graph.nodes:
-            if node.meta.get(_TAG) == "is_forward" and "recompute" not in node.meta and _draws(joint, node):
+            if node.meta.get(_TAG) == "is_forward" and node.meta.get("recompute") in _FORWARD and _draws(joint, node):
                 node.meta[_TAG] = "must_be_in_forward"
             elif node.meta.get(_TAG) == "is_backward" and _draws(joint, node):
                 node.meta[_TAG] = "must_be_in_backward"

@@ -75,7 +75,9 @@ def without_views(gm: fx.GraphModule, steps: list[fx.Node], kept: list[fx.Node])
     for node in reversed(steps):
         if not copies[node].users:
             graph.erase_node(copies[node])
-    return fx.GraphModule(gm, graph)
+    module = fx.GraphModule(gm, graph)
+    module.meta.update(gm.meta)
+    return module
 
 
 def chain_of(node: fx.Node) -> Chain:

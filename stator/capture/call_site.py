@@ -19,6 +19,7 @@ from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
+from stator.heap.reached_state import effects_undone
 from stator.interp.graph_errors import keep_order
 from stator.interp.replay.layer_replay import Replay
 from stator.interp.suspend import restore
@@ -126,7 +127,9 @@ class CallSite:
         vm.recorder.scope.data_dependent = self.learned.data_dependent
         vm.recorder.backend.in_order = self.settings.runs_in_order
         vm.recorder.services.keep_order = lambda node: keep_order(vm, node, self.breaks_are_errors(vm))
+        vm.recorder.services.undoing = effects_undone
         vm.recorder.backend.may_be_cut = self.settings.has_own_backend
+        vm.recorder.backend.cut_at_errors = self.settings.delays_writes
         vm.recorder.wrappers.may_open = Strategy.SYMBOLIC_WRAPPERS not in self.turned_off
         vm.recorder.backend.takes_sparse = Strategy.SPARSE_INPUTS not in self.turned_off
         if self.settings.has_own_backend:

@@ -11,7 +11,6 @@ import collections
 import contextlib
 import dis
 import functools
-import inspect
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,9 @@ from typing import Any
 import torch
 from torch._library.custom_ops import OPDEFS, CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils._python_dispatch import _disable_current_modes
 
+from stator import _hook
 from stator.graph.analysis.mutation import qualified_name
 from stator.heap.blank_instances import CONSTANT_TYPES, slot_members
 from stator.heap.raw_access import instance_dict, items_in_order, raw_members
@@ -32,7 +33,7 @@ _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__"}) 
 _LEAVES = (torch.Tensor, torch._ops.OperatorBase, CustomOpDef)
 _CHANGEABLE = (list, dict, set, collections.deque)
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
-_IGNORED_KEYS = ("Meta", "Autograd", "ADInplaceOrView")  # kernels for fakes, and wrappers of the one that runs
+_IGNORED_KEYS = ("Meta", "ADInplaceOrView", "debug")  # kernels for fakes, and wrappers of the one that runs
 
 
 class Reach:
@@ -215,16 +216,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _takes(fn: types.FunctionType, arguments: Any) -> bool:
-    """Whether the dispatcher could call a function with the arguments of a schema."""
-    code = fn.__code__
-    own = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-    keywords = [each.name for each in arguments if each.kwarg_only]
-    return (len(arguments) - len(keywords) <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)) and (
-        set(keywords) <= set(own) or bool(code.co_flags & inspect.CO_VARKEYWORDS)) and (
-        len(own) - len(fn.__defaults__ or ()) - len(fn.__kwdefaults__ or {}) <= len(arguments))
-
-
 def _kernels(target: Any) -> Iterator[Any]:
     """Python code behind a target; None for code that cannot be found."""
     if isinstance(target, OpOverloadPacket):
@@ -239,13 +230,61 @@ def _kernels(target: Any) -> Iterator[Any]:
         for each in vars(definition).values():
             yield from each.values() if type(each) is dict else [each] if type(each) is types.FunctionType else ()
         return
-    for line in torch._C._dispatch_dump(target.name()).splitlines():
-        key, _, place = line.partition(": registered at ")
-        if ".py:" in place and not key.startswith(_IGNORED_KEYS) and key != "debug":
-            file = place.partition(".py:")[0] + ".py"
-            # The dispatcher has the function; those of the file that made the library stand for it.
-            found: list[Any] = [vars(each) for each in list(sys.modules.values()) if type(each) is types.ModuleType
-                     and vars(each).get("__file__") == file and not _is_of_library(each.__name__)]
-            found = [value for names in found for value in names.values()
-                     if type(value) is types.FunctionType and _takes(value, target._schema.arguments)]
-            yield from found or [None]
+    for key in _python_keys(target):
+        yield from _python_kernel(target, key)
+
+
+def _python_keys(target: OpOverload) -> list[str]:
+    """Keys of the dispatcher for which Python code is registered."""
+    lines = [line.partition(": registered at ") for line in torch._C._dispatch_dump(target.name()).splitlines()]
+    return [key.partition("[")[0] for key, _, place in lines if ".py:" in place and not key.startswith(_IGNORED_KEYS)]
+
+
+def runs_on_fakes(target: Any) -> bool:
+    """Whether torch runs Python code of the user in place of the operator where it traces, effects included."""
+    if isinstance(target, OpOverloadPacket):
+        return any(runs_on_fakes(getattr(target, each)) for each in target.overloads())
+    if not isinstance(target, OpOverload) or qualified_name(target) in OPDEFS:
+        return False
+    described = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "Meta")
+    kernels = [_python_kernel(target, key)[0] for key in _python_keys(target)
+               if key.startswith(("Autograd", "CompositeImplicit") if described else ("Autograd", "Composite"))]
+    return any(kernel is None or not _is_of_library(kernel.__globals__.get("__name__")) for kernel in kernels)
+
+
+def effects_undone(target: Any) -> contextlib.AbstractContextManager[None]:
+    """Around a call of an operator on fakes."""
+    return Reach(target).restored() if runs_on_fakes(target) else contextlib.nullcontext()
+
+
+def _python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
+    """The function that the dispatcher would call for a key, and what it is bound to; None where that is not known.
+
+    The dispatcher does not give its kernels back.  Call the operator on empty arguments, and stop at the first frame.
+    """
+    found: list[Any] = []
+
+    def stop(fn: Any, args: tuple[Any, ...], closure: object) -> None:
+        found.extend([fn, *[each for each in args if not any(each is mine for mine in given)]])
+        raise _Stopped
+
+    given = [_EMPTY.get(argument.type.kind()) for argument in target._schema.arguments]
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _CALLED_AS.get(key, key)))
+    try:
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            _hook.call_below(stop, target._handle.redispatch_boxed, keys, *given)
+    except _Stopped:
+        return tuple(found)
+    except Exception:  # of arguments that the operator does not take
+        pass
+    return (None,)
+
+
+class _Stopped(Exception):
+    """A call has reached Python code."""
+
+
+_EMPTY = {"TensorType": torch.empty(0), "IntType": 0, "SymIntType": 0, "FloatType": 0.0, "BoolType": False,
+          "StringType": "", "NumberType": 0, "ListType": [], "DeviceObjType": torch.device("cpu")}
+_CALLED_AS = {key: "CPU" for key in ("CompositeExplicitAutograd", "CompositeImplicitAutograd",
+                                     "CompositeExplicitAutogradNonFunctional")}

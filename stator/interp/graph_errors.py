@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx.experimental.symbolic_shapes import expect_true
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
@@ -28,7 +28,7 @@ from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, 
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
-from stator.heap.reached_state import Reach
+from stator.heap.reached_state import Reach, runs_on_fakes
 from stator.interp.frame import Frame
 from stator.interp.lookup import mro_of
 from stator.interp.mechanisms import has_changes
@@ -185,6 +185,7 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     recorder = vm.recorder
     if not is_repeatable(node) and not _keeps_order_itself(node.target):
         _keep_reads(vm, node, whole)
+        _cut(vm, node)
     if whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
     if recorder.unexplained_asserts():
@@ -215,6 +216,27 @@ def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
         raise Break("SB006", f"{node.name} may change state that the program has read")
     if reach.objects or reach.names:
         vm.heap.changes.reached.append(reach)
+
+
+def _cut(vm: VM, node: fx.Node) -> None:
+    """Cut the graph of a compiler at an operator that it would not run as eager does.
+
+    A compiler that traces runs kernels in Python then, once, where they are registered for autograd or in place of
+    other operators.  Functionalization delays writes to inputs, those of the operator among them: an error would lose
+    them.  Inductor does writes of custom operators in place; more pieces would cost it more than they are worth.
+    """
+    recorder, backend = vm.recorder, vm.recorder.backend
+    traced = backend.may_be_cut and runs_on_fakes(node.target)
+    if not traced and not backend.cut_at_errors or not isinstance(node.target, (OpOverload, OpOverloadPacket)):
+        return
+    if recorder.scope.enclosing is not None or recorder.region.marks or recorder.region.tangents \
+            or vm.modes.active or recorder.classes or recorder.wrappers.behind:
+        if traced:
+            raise Break("SB006", f"{node.name}, whose kernel in Python a compiler would run while it traces")
+    elif traced or any(recorder.log.memory[recorder.propagation.memory_behind(each.fake)]
+                       for each in recorder.inputs if isinstance(each.fake, torch.Tensor)):
+        recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
+        node.meta["is_seam"] = True
 
 
 def _may_fail(vm: VM, node: fx.Node) -> bool:

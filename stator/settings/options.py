@@ -119,6 +119,11 @@ class Settings:
         return self.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
 
     @property
+    def delays_writes(self) -> bool:
+        """Whether writes to inputs, those of custom operators too, come at the end of the graph."""
+        return self.backend in ("aot_eager", "aot_eager_decomp_partition")
+
+    @property
     def backend_name(self) -> str:
         """The backend as it is named in messages."""
         if isinstance(self.backend, str):

@@ -466,3 +466,16 @@ def test_a_write_that_a_piece_could_not_show_keeps_the_graph_whole(program, why)
             causes += [event.why for event in log if isinstance(event, events.EagerFallback)]
         assert told[0] == told[1]
     assert any(why in cause for cause in causes)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_gradient_inside_passes_a_seam(backend):
+    def program(x):
+        weight = torch.ones(4, requires_grad=True)
+        loss = (weight * x.exp()).sum()
+        made = nn.Parameter(x)
+        return torch.autograd.grad(loss + (weight * made).sum(), (weight, made))
+
+    x = torch.arange(4.0)
+    for got, expected in zip(stator.compile(program, backend=backend, fullgraph=True)(x), program(x), strict=True):
+        assert torch.equal(got, expected)

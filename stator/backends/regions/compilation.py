@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch
 from torch import fx
 from torch._functorch import config
 from torch._guards import TracingContext, tracing
@@ -51,20 +49,7 @@ def compile_unique(flow: Flow, piece: Piece, mode: FakeTensorMode, compile_one: 
     module, values = module_of(flow, piece, mode)
     state = flow.states[piece.start]
     grad = next((value[0] for (setting, _), value in state.items() if setting is GRAD_MODE), flow.grad_enabled)
-    with backward_as_around(state), torch_set_to(state), passes_kept() as passes, \
+    with torch_set_to(state), passes_kept() as passes, \
             tracing(TracingContext(mode)) as context, config.patch(force_non_lazy_backward_lowering=True):
         function = compile_one(module, values, grad)
     return function, direct_passes(passes, context.fw_metadata, len(values))
-
-
-def backward_as_around(state: dict[Any, Any]) -> AbstractContextManager[Any]:
-    """Have AOTAutograd trace the backward pass under the autocast around the whole graph, as that of a whole graph."""
-    kinds = {key[0] for setting, key in state if setting.setter is torch._C.set_autocast_enabled}
-    if not kinds or config.backward_pass_autocast != "same_as_forward":
-        return nullcontext()
-    # Without a dtype autocast takes the current one. A dtype cannot be written to torch's structured log (TORCH_TRACE).
-    inside = {key[0]: value[0] for (setting, key), value in state.items() if setting.setter is torch.set_autocast_dtype}
-    around = [{"device_type": kind} if inside.get(kind, dtype) == dtype else {"device_type": kind, "dtype": dtype}
-              for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
-              for dtype in [torch.get_autocast_dtype(kind)]]
-    return config.patch(backward_pass_autocast=around or "off")  # type: ignore[no-any-return]

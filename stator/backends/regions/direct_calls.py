@@ -96,6 +96,8 @@ def with_backward(flow: Flow, pieces: list[Piece], autocast: Callable[[], Any]) 
               if node.op != "placeholder" and last[numbered[node]] == number and node not in results])
             for number, piece in enumerate(pieces)]
     backwards = [(direct, given, made) for direct, given, made, _ in plan]
+    passes = [piece.direct.backward for piece in pieces if piece.direct.backward is not None]
+    around = contextlib.nullcontext if all(getattr(each, "keeps_autocast", False) for each in passes) else autocast
     count, inputs = len(numbered), len(flow.inputs)
 
     class Pieces(torch.autograd.Function):
@@ -132,7 +134,7 @@ def with_backward(flow: Flow, pieces: list[Piece], autocast: Callable[[], Any]) 
             for number, grad in zip(returned, grads, strict=True):
                 sums[number] = grad
             del grads
-            with autocast():
+            with around():
                 for (direct, given, made), length in zip(reversed(backwards), reversed(ctx.counts), strict=True):
                     kept = saved[len(saved) - length:]
                     del saved[len(saved) - length:]

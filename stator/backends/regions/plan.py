@@ -24,6 +24,7 @@ from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
 from stator.graph.analysis.autograd_boundaries import has_seams
+from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.settings.options import Settings
 
 # A graph that has less to save is compiled whole.
@@ -54,6 +55,8 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
         raise Whole("")
     if records_cuda_graphs(settings):
         raise Whole("CUDA graphs are recorded over a whole graph")
+    if gm.meta.get(WRITTEN_AROUND):
+        raise Whole("other pieces write to its inputs")
     check_values(gm.graph, inputs)
     try:
         flow = Flow(gm, list(inputs), grad_enabled)

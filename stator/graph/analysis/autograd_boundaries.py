@@ -52,6 +52,15 @@ def must_be_cut(graph: fx.Graph) -> bool:
     return any(is_seam(node) and node.meta.get("is_seam") != BETTER_CUT for node in graph.nodes)
 
 
+def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
+    """These nodes, and all that they are computed from."""
+    found: set[fx.Node] = set()
+    while nodes:
+        found.add(node := nodes.pop())
+        nodes += [each for each in node.all_input_nodes if each not in found]
+    return found
+
+
 @seam
 def new_parameter(data: torch.Tensor, requires_grad: bool) -> torch.nn.Parameter:
     return torch.nn.Parameter(data, requires_grad)

@@ -33,6 +33,7 @@ COUNTED = frozenset({id(F.instance_norm), id(torch.instance_norm)})  # version c
 STATISTICS = {id(function): (names, updates) for function, names, updates in _NORMALISATIONS}
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
 UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
+WRITTEN_AROUND = "written_around"  # in the metadata of a piece: storages of its inputs that the whole graph writes to
 _OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
 _COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
 _PRINT = "stator::print"  # the other operators of Stator compute numbers

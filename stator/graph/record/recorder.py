@@ -39,6 +39,7 @@ from stator.graph.values.input_items import InputItems
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
+from stator.strategy import Strategy
 
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
 # Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
@@ -191,7 +192,8 @@ class Recorder(InputRecorder):
         before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
         versions = mutation.versions_of(declared) if declared else []
         stream = kwargs.get("generator")
-        with self.services.listening(target, args, kwargs), seen or nullcontext():
+        undoing = nullcontext() if mutation.is_repeatable_target(func) else self.services.undoing(func)
+        with self.services.listening(target, args, kwargs), seen or nullcontext(), undoing:
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if result is NotImplemented:  # torch's parser refused: nothing was run
@@ -388,7 +390,10 @@ class Recorder(InputRecorder):
             written = mutation.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.log.in_place = True
-            self.log.memory.update(map(self.propagation.memory_behind, written))
+            memory = list(map(self.propagation.memory_behind, written))
+            self.log.memory.update(memory)
+            if not self.log.read_again.isdisjoint(memory):
+                raise Break("SB016", "a write to memory that a checkpoint reads again", turn_off=Strategy.CHECKPOINTS)
             if self.backend.overlaps is not None:
                 self.backend.overlaps.check(target, args, kwargs, list(written))
             mutation.note_writes(node, {self.node_of(fake) for fake in written})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ class TraceServices:
     class_of: Callable[[Any], type] = _plain_tensor  # what the program takes a fake for
     open_parts: Callable[[Any, Source], dict[str, Any]] = _no_parts  # of a wrapper: by name
     listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
+    undoing: Callable[[Any], AbstractContextManager[None]] = nullcontext  # effects of a custom operator on fakes
     before_saving: Callable[..., None] = _nothing  # called before autograd may save something
     refuse_patched: Callable[..., None] = _nothing
     note_stop: Callable[[Break], None] = _nothing
@@ -68,6 +69,7 @@ class BackendTraits:
     in_order: bool = False  # whether it runs the nodes one by one, as they are recorded
     as_it_is: bool = False  # whether no compiler may have this graph
     may_be_cut: bool = False  # whether its compiler gets the pieces between operations that are slower compiled
+    cut_at_errors: bool = False  # whether it gets the pieces between custom operators that may raise behind writes
     takes_sparse: bool = True  # whether it may get sparse tensors
     overlaps: Overlaps | None = None  # where the compiler functionalises
 
@@ -104,6 +106,7 @@ class WriteLog:
     in_place: bool = False  # whether a node writes to an argument
     uncounted: bool = False  # whether a node writes to a tensor whose version does not show it
     memory: collections.Counter[int] = field(default_factory=collections.Counter)  # writes by storage: memory_behind
+    read_again: set[int] = field(default_factory=set)  # memory that checkpoints read in the backward pass
     repeatable: bool = True  # whether all that was recorded may run twice
     plays: list[Any] = field(default_factory=list)  # of stretches that were recorded again (see graph/fx/node_copying)
     fixed: dict[int, tuple[torch.UntypedStorage, object]] = field(default_factory=dict)  # that numpy has seen; sizes

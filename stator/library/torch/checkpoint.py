@@ -21,6 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import Remembered, wants_grad
 from stator.graph.analysis.may_fail import writes_outside
+from stator.graph.analysis.mutation import tensors_in
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.mechanisms import fingerprints
@@ -29,6 +30,7 @@ from stator.interp.vm import VM
 from stator.library.torch.autograd_hooks import outside_callable, why_disabled
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
 from stator.native.torch_ops import draws_random_numbers
+from stator.strategy import Strategy
 
 _graph_ids = itertools.count(1)
 _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"})
@@ -49,6 +51,14 @@ class Region:
             found.add(node)
             node = node._prev
         return found
+
+    def note_reads(self, vm: VM) -> None:
+        """Note the memory that the backward pass reads again; AOTAutograd keeps writes to it in order."""
+        if not vm.recorder.backend.may_be_cut:
+            nodes = self.nodes(vm)
+            vm.recorder.log.read_again.update(
+                vm.recorder.propagation.memory_behind(tensor) for node in nodes for each in node.all_input_nodes
+                if each not in nodes for tensor in tensors_in(each.meta.get("example_value")))
 
     def require_repeatable(self, vm: VM, value: object) -> None:
         """The backward pass runs the function again, with all that it does beside computing its value."""
@@ -81,6 +91,7 @@ class EndOfRegion(Continuation):
         vm.recorder.region.marks = self.region.marks
         if self.region.before is not None:
             self.region.require_repeatable(vm, value)
+            self.region.note_reads(vm)
         vm.give(value, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -95,6 +106,8 @@ def _checkpoint(vm: VM, cont: Any, function: Any, *args: Any, **kwargs: Any) -> 
     reentrant = options.get("use_reentrant") is not False
     if reentrant:
         require_like_other(args, given, options)
+    if Strategy.CHECKPOINTS in vm.turned_off:
+        raise Break("SB016", "a checkpoint that reads memory again which is written to meanwhile")
     if options.get("debug"):
         raise Break("SB016", "a checkpoint under debug")
     if not reentrant and torch.is_grad_enabled() and why_disabled(vm) is not None:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import fx
 from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
@@ -92,13 +91,7 @@ def tensors_of(vm: VM, value: object, or_none: bool = False) -> list[Any]:
 
 def require_whole_history(vm: VM, outputs: list[Any]) -> None:
     """Break where the engine could leave the graph: a tensor from outside that was computed there."""
-    behind: set[fx.Node] = set()
-    waiting = [vm.recorder.node_of(each) for each in outputs]
-    while waiting:
-        node = waiting.pop()
-        if node not in behind:
-            behind.add(node)
-            waiting += node.all_input_nodes
+    behind = boundaries.ancestors([vm.recorder.node_of(each) for each in outputs])
     for each in vm.recorder.inputs:
         if each.node in behind and type(each.fake) is FakeTensor and each.tensor is not None:
             with torch._C.DisableTorchFunction():

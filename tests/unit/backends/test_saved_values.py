@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from functorch.compile import aot_module_simplified, make_boxed_func, min_cut_rematerialization_partition
 
 import stator
-from stator.backends import saved_values
+from stator.backends import compilation
 from tests.comparison import Programs
 
 PROGRAMS = Programs()
@@ -92,6 +93,30 @@ def checkpoint_reads_again(m: Any, x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+@PROGRAMS
+def write_behind_a_seam(m: Any, x: torch.Tensor) -> torch.Tensor:
+    y = x * m.w * (m.count + 1).exp()
+    y.retain_grad()
+    m.count.add_(2)
+    return y * 2
+
+
+@PROGRAMS
+def reentrant_checkpoint_reads_again(m: Any, x: torch.Tensor) -> torch.Tensor:
+    y = torch.utils.checkpoint.checkpoint(lambda t: (t * m.w).sin() * (m.count + 1), x * m.w, use_reentrant=True)
+    m.count.add_(2)
+    return y
+
+
+def run_as_it_is(gm: Any, inputs: Any) -> Any:
+    return make_boxed_func(gm.forward)
+
+
+def users_own(gm: Any, inputs: Any) -> Any:
+    return aot_module_simplified(gm, inputs, fw_compiler=run_as_it_is, bw_compiler=run_as_it_is,
+                                 partition_fn=min_cut_rematerialization_partition)
+
+
 def trained(model: Any, compiled: Any) -> list[torch.Tensor]:
     out = []
     for scale in (1.0, 2.0):
@@ -101,7 +126,7 @@ def trained(model: Any, compiled: Any) -> list[torch.Tensor]:
     return out
 
 
-def gradients_differ(name: str, backend: str) -> bool:
+def gradients_differ(name: str, backend: Any) -> bool:
     eager = Model(PROGRAMS[name])
     model = copy.deepcopy(eager)
     expected = trained(eager, eager)
@@ -114,10 +139,16 @@ def test_gradients_equal_eager(name: str) -> None:
     assert not gradients_differ(name, "aot_eager")
 
 
-@pytest.mark.parametrize("backend", ["aot_eager_decomp_partition", "inductor"])
-@pytest.mark.parametrize("name", ["write_then_read", "running_mean", "read_through_a_view"])
-def test_with_inductors_partition(name: str, backend: str) -> None:
+@pytest.mark.parametrize("backend", ["eager", users_own, "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("name", ["read_then_write", "read_through_a_view", "running_mean", "checkpoint_reads_again",
+                                  "reentrant_checkpoint_reads_again"])
+def test_with_other_backends(name: str, backend: Any) -> None:
     assert not gradients_differ(name, backend)
+
+
+@pytest.mark.parametrize("name", ["write_then_read", "running_mean", "read_through_a_view", "checkpoint_reads_again"])
+def test_with_inductors_partition(name: str) -> None:
+    assert not gradients_differ(name, "inductor")
 
 
 def test_arguments_too() -> None:
@@ -135,5 +166,17 @@ def test_arguments_too() -> None:
 
 
 def test_gradients_need_the_saved_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_values, "save_values", lambda *args: None)
+    monkeypatch.setattr(compilation, "save_values", lambda *args: None)
     assert gradients_differ("read_then_write", "aot_eager")
+
+
+def test_inductor_keeps_graphs_with_checkpoints_apart() -> None:
+    """The keys of torch's caches on disk do not contain marks of nodes."""
+    def plain(m: Any, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = (x * m.w).sin() * (m.count + 1)
+        m.count.add_(2)
+        return y
+
+    PROGRAMS["without_a_checkpoint"] = plain
+    for name in ("without_a_checkpoint", "checkpoint_reads_again", "without_a_checkpoint"):
+        assert not gradients_differ(name, "inductor")

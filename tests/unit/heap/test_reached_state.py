@@ -187,12 +187,13 @@ def test_state_is_read_as_the_operator_left_it(name: str, before: bool) -> None:
 
 
 def test_a_whole_capture_refuses_the_read() -> None:
-    for name in ("list", "global", "class", "method", "cell", "library"):
+    for name in ("list", "global", "class", "method", "cell", "library", "hidden"):
         with pytest.raises(stator.Unsupported, match="SB006"):
             stator.compile(program(name, True), backend="eager", fullgraph=True)(torch.ones(2))
 
 
 def test_an_operator_without_state_costs_no_graph() -> None:
     same_as_eager(lambda x: (IDLE(x), COUNTER.calls, len(LOG), IDLE(x)), (torch.ones(2),), graphs=1)
+    same_as_eager(lambda x: (OPERATORS["hidden"](x), COUNTER.calls), (torch.ones(2),), graphs=1)
     assert not Reach(torch.ops.stator_reached.idle_).names
     same_as_eager(lambda x: (OPERATORS["list"](x), COUNTER.calls, QUEUE), (torch.ones(2),), graphs=1)

@@ -310,3 +310,62 @@ def behind_a_call_in_a_handler(x: Any) -> Any:
                                      behind_a_call_in_a_handler])
 def test_an_error_in_a_handler_has_its_context(program: Any) -> None:
     same_as_eager(program, call(torch.arange(4.0)), call(torch.arange(4.0)), fullgraph=False, strict=True)
+
+
+@torch.library.custom_op("leaving::stop", mutates_args=())
+def _stop(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 6:
+        raise ValueError("large")
+    return x + 1
+
+
+@_stop.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def writes_itself(x: Any, y: Any) -> Any:
+    _refuse(x)
+    return x * 2
+
+
+def writes_behind_a_write(x: Any, y: Any) -> Any:
+    x.add_(1)
+    _refuse(x)
+    return x * 2
+
+
+def writes_a_view(x: Any, y: Any) -> Any:
+    part = x[1:]
+    _refuse(part)
+    part.mul_(2)
+    return x * 2
+
+
+def writes_two_views(x: Any, y: Any) -> Any:
+    y.copy_(x)
+    _refuse(x.view(2, 2))
+    x.mul_(3)
+    return x + y
+
+
+def raises_behind_a_write(x: Any, y: Any) -> Any:
+    y[1:].add_(1)
+    return _stop(x) * y
+
+
+def raises_behind_a_gradient(x: Any, y: Any) -> Any:
+    weight = torch.ones(4, requires_grad=True)
+    loss = (weight * x.exp()).sum()
+    _refuse(x)
+    return torch.autograd.grad(loss + (weight * x).sum(), weight)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("program", [writes_itself, writes_behind_a_write, writes_a_view, writes_two_views,
+                                     raises_behind_a_write, raises_behind_a_gradient])
+def test_an_operator_that_raises_keeps_the_writes_before_it(program: Any, fullgraph: bool, backend: str) -> None:
+    compiled = stator.compile(program, backend=backend, fullgraph=fullgraph)
+    for first in (torch.zeros(4), torch.arange(4.0), torch.arange(4.0) + 3, torch.zeros(4)):
+        assert ending(compiled, first.clone(), torch.ones(4)) == ending(program, first.clone(), torch.ones(4))
