@@ -163,7 +163,7 @@ def _state_setters() -> None:
 
 
 def _tensor_objects() -> None:
-    """What a Tensor has beside its computations (those are in torch_ops)."""
+    """Members of Tensor beside its computations (those are in torch_ops)."""
     base = C.TensorBase
     row.special(base, "__new__ _make_subclass _make_wrapper_subclass _dtensor__new__ as_subclass _fix_weakref "
                 "_is_view _view_func _view_func_unsafe _rev_view_func_unsafe requires_grad_ retain_grad "
@@ -270,7 +270,7 @@ if hasattr(_numpy, "ndarray"):
 
 
 def registered(*names: str) -> tuple[Any, ...]:
-    """What optree knows of classes now, and of the order of dicts in the namespaces of these names."""
+    """Classes registered with optree, and the order of dicts in the namespaces of these names."""
     entries = list(sys.modules["optree.registry"]._NODETYPE_REGISTRY.values())
     for entry in entries:
         _entries.setdefault(id(entry), entry)

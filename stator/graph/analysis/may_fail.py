@@ -253,7 +253,7 @@ def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
 
 
 def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:
-    """What to add to the outputs: the results of dead nodes that may fail, without their histories."""
+    """Further outputs: the results of dead nodes that may fail, without their histories."""
     live = _live(graph, {node for node in outputs if isinstance(node, fx.Node)})
     memory = Memory(frozenset())
     failing = [node for node in graph.nodes if node.op in _CALLS and node not in live and node_may_fail(node, memory)]

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 _FLAGS = ("training", "use_input_stats", "updates")
 _PARTS = ("running_mean", "running_var")
-_NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters, whether it updates unless told
+_NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # parameters, whether it updates by default
     (F.batch_norm, ("input", "running_mean", "running_var", "weight", "bias", "training"), False),
     (F.instance_norm, ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats"), True),
 )
@@ -193,7 +193,7 @@ class _Operators(TorchDispatchMode):
 
 
 class Observation:
-    """What a callable without a schema does to its arguments.   with Observation(func, args, kwargs) as seen: ..."""
+    """Writes of a callable without a schema.   with Observation(func, args, kwargs) as seen: ..."""
 
     __slots__ = ("tensors", "versions", "operators", "opaque", "missed")
 

@@ -192,7 +192,7 @@ def stretch_lines(source: Source, name: str, stretch: Stretch, wanted: tuple[int
 
 
 class PlainCall:
-    """What calls a graph module, without fx's text about errors: the program may catch them; eager prints nothing."""
+    """Call a graph module without fx's text about errors: the program may catch them; eager prints nothing."""
 
     def __init__(self, cls: type) -> None:
         self.cls: Any = cls
@@ -255,7 +255,7 @@ def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = (
 
 
 def straight_function(module: fx.GraphModule, located: bool = False) -> Any:
-    """What runs the graph as it is; `located`: tracebacks lead from its lines to its nodes."""
+    """A function that runs the graph node by node; `located`: tracebacks lead from its lines to its nodes."""
     try:
         return function(module.graph, _plays.get(module, []), located or module in _located)
     except NotStraight:

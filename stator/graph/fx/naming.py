@@ -51,7 +51,7 @@ def spell(func: Callable[..., Any]) -> tuple[str, Any]:
             found = _property_wrappers[key] = ("getattr" if key[0] == "__get__" else "setattr", owner.__name__)
         return found
     if type(func) is types.FunctionType and not (func.__module__ or "").startswith("torch."):
-        return "call_function", func  # a function of the user's, which must not be kept
+        return "call_function", func  # a user function, which must not be kept
     return _spell_hashed(func)
 
 
@@ -61,7 +61,7 @@ def input_name(text: str) -> str:
 
 
 def name_parts(text: str) -> str:
-    """A text with what stands between its words turned into underscores: `legal_name` of it is its input's name."""
+    """A text with underscores between its words; `legal_name` of it is the name of the input."""
     return _BETWEEN_WORDS.sub("_", text)
 
 

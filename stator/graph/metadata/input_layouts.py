@@ -35,7 +35,7 @@ CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoeve
 
 
 def acts_as_parameter(cls: type) -> bool:
-    """Whether a subclass of Parameter only adds to it; asked again by a guard, for a class may change."""
+    """A pure reader for guards: whether a subclass of Parameter only adds to it."""
     mro = type.__dict__["__mro__"].__get__(cls)
     if type(cls) is not type(torch.nn.Parameter) or torch.nn.Parameter not in mro:
         return False
@@ -217,7 +217,7 @@ def _extent(sizes: Iterable[Any], strides: Any, offset: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """The same number, or the same expression: nothing is asked, as an answer would be a guard."""
+    """Compare numbers or expressions without a guard."""
     if type(one) is torch.SymInt or type(other) is torch.SymInt:
         return type(one) is type(other) and one.node.expr == other.node.expr
     return bool(one == other)

@@ -232,8 +232,8 @@ class Recorder(InputRecorder):
     def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: its arguments as they are recorded, and its result.
 
-        Where it needs numbers that only the graph knows, it is tried again with tensors that stand for numbers read
-        by items of their own, and then with every number that a guard can promise.
+        Where it needs unbacked numbers, it is tried again with items of the tensors that stand for them, and then with
+        every number that a guard can promise.
         """
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)
@@ -296,7 +296,7 @@ class Recorder(InputRecorder):
                 for fake in pytree.tree_leaves((args, kwargs)):
                     for each in refused.inputs_behind(fake, self.inputs) if type(fake) is FakeTensor else ():
                         self.services.note_refused(each)
-            raise failure  # not in the handler: the rule's error is no context of the program's
+            raise failure  # not in the handler: the rule's error is no context for the program
 
     def _items_of_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """x.repeat(t, 1) as x.repeat(t.item(), 1)"""

@@ -58,7 +58,7 @@ class TraceServices:
     note_stop: Callable[[Break], None] = _nothing
     note_refused: Callable[[Any], None] = _nothing  # about an input of an operation that raises: its history decides
     ask: Callable[..., Any] = _no_answer  # the program's modes and classes for the value of an operation
-    concerned: Callable[..., bool] = _not_concerned  # whether a class of the program's is to be asked
+    concerned: Callable[..., bool] = _not_concerned  # whether a class of the program takes part
 
 
 @dataclass(slots=True, eq=False)

@@ -27,7 +27,7 @@ _STATE = ("graph", "nodes", "symbols", "scope")
 
 
 class _Nodes(dict[int, Any]):
-    """The nodes of an inner graph by fake tensor; one that only the outer graph knows is lifted when asked for."""
+    """The nodes of an inner graph by fake tensor; one of the outer graph is lifted at its first use."""
 
     def __init__(self, part: Subgraph) -> None:
         super().__init__()
@@ -196,5 +196,5 @@ def operand_key(value: Any) -> Any:
 
 
 def all_operands(*parts: Subgraph) -> list[Any]:
-    """What any of the inner graphs takes from outside, each once."""
+    """Operands of the inner graphs, each once."""
     return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())

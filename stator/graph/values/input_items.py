@@ -5,7 +5,7 @@ input in the CPU's memory, or a sum or product of such and of constants, and the
 change from call to call; else None, and the graph takes the number itself.  The truth of a comparison of such numbers
 is known as well.
 
-Unlike a number that only the graph knows, such a symbol has a value while tracing, so that operations may ask about it
+Unlike an unbacked number, such a symbol has a value while tracing, so that operations may branch on it
 (is this length zero?): the answer is a guard, which reads the element before the graph runs.
 """
 

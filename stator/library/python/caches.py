@@ -45,7 +45,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 
 
 class KeepValue(Continuation):
-    """The getter's value goes into the instance dict, then to whoever asked."""
+    """Store the getter's value in the instance dict, then give it to the continuation."""
 
     __slots__ = ("obj", "name", "cont")
 
@@ -112,7 +112,7 @@ class CacheUsed:
 
 
 class CachedValue(Continuation):
-    """What an outside cache wraps has answered, or raised: the cache is filled when the effects are written back."""
+    """The function behind an outside cache has returned or raised: write-back fills the cache."""
 
     __slots__ = ("call", "key", "before", "effects", "cont")
 

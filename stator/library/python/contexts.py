@@ -115,7 +115,7 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
 
 @contextlib.contextmanager
 def own_context(vm: VM) -> Iterator[None]:
-    """Whatever decimals are computed, no flag of the user's is raised."""
+    """Compute decimals on a copy of the user's context: its flags stay as they are."""
     users = decimal.getcontext()
     vm.contexts.decimal = users.copy()
     vm.contexts.decimal.clear_flags()
@@ -134,7 +134,7 @@ def raised_flags(vm: VM) -> tuple[Any, ...]:
 
 
 def raise_flags(signals: tuple[Any, ...]) -> None:
-    """What the residual does with them."""
+    """Raise flags in the user's context; called by the residual."""
     flags = decimal.getcontext().flags
     for signal in signals:
         flags[signal] = True
