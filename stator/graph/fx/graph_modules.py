@@ -19,8 +19,7 @@ import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from stator.graph.fx.naming import method_of_node
-from stator.graph.fx.new_nodes import Play, Stretch
+from stator.graph.fx.nodes import Play, Stretch, method_of_node
 
 FILENAME = "<stator graph>"
 STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)

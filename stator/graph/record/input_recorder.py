@@ -16,8 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.parameter import is_lazy
 
 from stator.breaks import Break
-from stator.graph.fx.naming import input_name
-from stator.graph.fx.new_nodes import first_operation, new_input
+from stator.graph.fx.nodes import first_operation, input_name, new_input
 from stator.graph.metadata import input_layouts
 from stator.graph.metadata.propagation import Propagation
 from stator.graph.record.recorder_state import BackendTraits, GraphScope, TraceServices

@@ -24,8 +24,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.graph.analysis import mutation
 from stator.graph.analysis.shared_memory import Uncertain
-from stator.graph.fx.naming import field_names, record_arguments, spell, spelled_types
-from stator.graph.fx.new_nodes import new_node
+from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
 from stator.graph.metadata.layout_rules import results_of_layer
 from stator.graph.record import refused_operations as refused
@@ -35,7 +34,7 @@ from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
 from stator.graph.values import known_values
-from stator.graph.values.input_items import InputItems
+from stator.graph.values.graph_numbers import InputItems
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.fx.graph_modules import make_graph_module
-from stator.graph.fx.naming import fix_targets
+from stator.graph.fx.nodes import fix_targets
 from stator.graph.record.recorder_state import GraphScope
 from stator.graph.services import Recorder
 from stator.shapes.symbol_nodes import SymbolNodes
