@@ -22,8 +22,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-import stator._core  # noqa: F401  (it defines the operators)
-from stator import _core
+from stator import _core  # which defines the operators
 from stator.graph.services import Recorder
 from stator.graph.values.known_values import KnownValues, NotKnown, is_small
 from stator.shapes.symbolic_values import is_unbacked
