@@ -181,7 +181,8 @@ class KnownValues:
             _map_leaves((args, kwargs), collect)
         for symbol in sorted(free, key=str):
             self._settle_symbol(symbol)
-        plain: tuple[Any, Any] = _map_leaves((args, kwargs), _constant)
+        plain: tuple[Any, Any] = _map_leaves((args, kwargs), lambda leaf: as_constant(leaf)
+                                             if type(leaf) is torch.SymInt else leaf)
         return plain
 
     def _settle_symbol(self, symbol: sympy.Symbol) -> bool:
@@ -206,7 +207,8 @@ class KnownValues:
         recorder = self.recorder
         if not path or node.op == "placeholder" or recorder.log.reshaped:
             return UNKNOWN
-        args, kwargs = _map_leaves((node.args, node.kwargs), _example)
+        args, kwargs = _map_leaves((node.args, node.kwargs), lambda leaf: leaf.meta.get("example_value")
+                                   if type(leaf) is fx.Node else leaf)
         changed = self.settled(args[:1] + map_scalars(args[1:], self.of_scalar, direct=True),
                                map_scalars(kwargs, self.of_scalar, direct=True))
         if has_unbacked(changed) or UNKNOWN in pytree.tree_leaves(changed):
@@ -298,14 +300,6 @@ class KnownValues:
         for i, first in enumerate(partition):
             if first != i and (tensors[i].node in needed or tensors[first].node in needed):
                 raise NotKnown
-
-
-def _example(argument: Any) -> Any:
-    return argument.meta.get("example_value") if type(argument) is fx.Node else argument
-
-
-def _constant(value: object) -> Any:
-    return as_constant(value) if type(value) is torch.SymInt else value
 
 
 def _map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:

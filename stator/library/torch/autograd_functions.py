@@ -310,8 +310,11 @@ def _instance(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
 
 def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
     application = Application(vm, cls, inputs)
-    if application.separate:
-        application.inputs = inputs + missing_defaults(vm, cls, len(inputs))
+    if application.separate:  # with setup_context, apply fills in the defaults of forward's last parameters
+        forward = find(vm, cls, "forward")
+        function = getattr(forward, "__func__", forward)
+        missing = function.__code__.co_argcount - len(inputs)
+        application.inputs = inputs + (function_defaults(vm, function)[-missing:] if missing > 0 else ())
     return application
 
 
@@ -325,14 +328,6 @@ def traced(vm: VM, application: Application) -> Any:
             return Remembered.apply((tensors, (), constant), *application.inputs)
 
     return traced_apply(vm, application, members, as_outputs)
-
-
-def missing_defaults(vm: VM, cls: type, given: int) -> tuple[Any, ...]:
-    """The defaults of forward's last parameters: with setup_context, apply fills them in."""
-    forward = find(vm, cls, "forward")
-    function = getattr(forward, "__func__", forward)
-    missing = function.__code__.co_argcount - given
-    return function_defaults(vm, function)[-missing:] if missing > 0 else ()
 
 
 def without_history(vm: VM, application: Application, output: object) -> Any:

@@ -208,9 +208,11 @@ class HooksAround:
             vm.replay = None  # each operation is looked at
 
     def before_saving(self, *values: object) -> None:
-        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes() \
-                or not any(map(_needs_grad, pytree.tree_leaves(values))):
+        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes():
             return
+        with torch._C.DisableTorchFunction():
+            if not any(type(each) is FakeTensor and each.requires_grad for each in pytree.tree_leaves(values)):
+                return
         self.disturbed = True
         self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
         if self.are_on:
@@ -223,11 +225,6 @@ class HooksAround:
         if self.checked != vm.heap.changes.writes:
             self.checked, self.changed = vm.heap.changes.writes, has_changes(vm)
         return self.changed
-
-
-def _needs_grad(value: Any) -> bool:
-    with torch._C.DisableTorchFunction():
-        return type(value) is FakeTensor and value.requires_grad
 
 
 def leave_hooks(vm: VM) -> None:

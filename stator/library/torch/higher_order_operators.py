@@ -54,7 +54,7 @@ def watched(vm: VM, what: str) -> Witness:
         raise Break("SB016", f"{what}, while {describe(why)}") from None
 
 
-def empty_like(fake: FakeTensor) -> Any:
+def empty_like(fake: torch.Tensor) -> torch.Tensor:
     """A fake of its own with the layout of another, without history."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
         return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
