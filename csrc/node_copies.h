@@ -1,4 +1,4 @@
-// Nodes of an FX graph, made again on other tensors: what stator/graph/fx/new_nodes.py does, in C++.
+// Nodes of an FX graph, made again on other tensors: what stator/graph/fx/nodes.py does, in C++.
 #pragma once
 #include <Python.h>
 

@@ -1,7 +1,7 @@
 // Operators of the graph that compute numbers: stator::slice_bound, stator::item_of_sum, stator::float_add and its like.
 //
 // In: the numbers of one call of a graph.  Out: a number.  What they mean, and what compilers are told of them, stands in
-// stator/graph/record/number_operators.py. They are here because a call of an operator written in Python takes 10 us.
+// stator/graph/values/graph_numbers.py. They are here because a call of an operator written in Python takes 10 us.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/scalar_tensor.h>

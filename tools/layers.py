@@ -238,7 +238,7 @@ def cycles(graph: Mapping[str, set[str]]) -> Iterator[list[str]]:
 def room_of(module: str, known: frozenset[str]) -> str:
     """The room of a module: its folder.  A module beside sub-folders is a room of its own.
 
-        stator.graph.fx.naming -> graph.fx;   stator.interp.frame, beside interp/objects -> interp.frame
+        stator.graph.fx.nodes -> graph.fx;   stator.interp.frame, beside interp/objects -> interp.frame
     """
     folder, _, name = module.rpartition(".")
     depth = folder.count(".") + 2

@@ -14,6 +14,7 @@ from typing import Any
 
 from stator.native import rows_declare as row
 
+owner: type
 COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 ALLOCATION = "depends on how the object grew, which a shadow does not share"
 PINNED = "its value is a window on memory that may change under it"
@@ -26,112 +27,107 @@ TAKES_INDEX = (
     "find rfind index rindex count startswith endswith"
 )
 
+# Sequences.
+for owner in (list, tuple):
+    row.deep(owner, f"{COMPARISONS} __hash__ __contains__ index count", calls_back=True, compares=True)
+    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.iterator(owner, "__iter__ __reversed__", calls_back=False)
+    row.shell(owner, "__len__ __class_getitem__")
+    row.pure(owner, "__getitem__ __add__ __mul__ __rmul__ __getnewargs__", calls_back=True, fresh=None)
+row.pure(tuple, "__new__", calls_back=True, fresh=None)
+row.shell(list, "__new__")
+row.mutates(list, "__init__", calls_back=True)
+row.pure(list, "copy")
+row.shell(list, "append", mutates=True)
+# What they do depends on how many items there are: no shells, whose length nobody guards.
+row.mutates(list, "clear reverse")
+row.mutates(list, "insert __delitem__", calls_back=True)
+row.mutates(list, "extend __setitem__", calls_back=True)
+row.mutates(list, "__iadd__ __imul__ pop", calls_back=True, fresh=None)
+row.mutates(list, "remove sort", calls_back=True, compares=True)
+row.deny(list, "__sizeof__", code="SB013", why=ALLOCATION)
 
-def _sequences() -> None:
-    for owner in (list, tuple):
-        row.deep(owner, f"{COMPARISONS} __hash__ __contains__ index count", calls_back=True, compares=True)
-        row.deep(owner, "__repr__", calls_back=True, formats=True)
-        row.iterator(owner, "__iter__ __reversed__", calls_back=False)
-        row.shell(owner, "__len__ __class_getitem__")
-        row.pure(owner, "__getitem__ __add__ __mul__ __rmul__ __getnewargs__", calls_back=True, fresh=None)
-    row.pure(tuple, "__new__", calls_back=True, fresh=None)
-    row.shell(list, "__new__")
-    row.mutates(list, "__init__", calls_back=True)
-    row.pure(list, "copy")
-    row.shell(list, "append", mutates=True)
-    # What they do depends on how many items there are: no shells, whose length nobody guards.
-    row.mutates(list, "clear reverse")
-    row.mutates(list, "insert __delitem__", calls_back=True)
-    row.mutates(list, "extend __setitem__", calls_back=True)
-    row.mutates(list, "__iadd__ __imul__ pop", calls_back=True, fresh=None)
-    row.mutates(list, "remove sort", calls_back=True, compares=True)
-    row.deny(list, "__sizeof__", code="SB013", why=ALLOCATION)
+# Dicts.
+row.shell(dict, "__new__ __len__ __class_getitem__")
+row.mutates(dict, "__init__ update", calls_back=True, compares=True)
+row.mutates(dict, "__delitem__ setdefault pop __ior__", calls_back=True, compares=True, fresh=None)
+row.mutates(dict, "popitem", fresh=None)
+row.shell(dict, "__setitem__", mutates=True, calls_back=True, compares=True)
+row.mutates(dict, "clear")  # which keys go is a fact
+row.pure(dict, "get __getitem__", calls_back=True, compares=True, fresh=None)
+row.pure(dict, "__contains__ __or__ __ror__ fromkeys", calls_back=True, compares=True)
+row.pure(dict, "copy")
+row.deep(dict, COMPARISONS, calls_back=True, compares=True)
+row.deep(dict, "__repr__", calls_back=True, formats=True)
+row.shell(dict, "keys values items", why="a live view")
+row.iterator(dict, "__iter__ __reversed__", calls_back=False)
+row.deny(dict, "__sizeof__", code="SB013", why=ALLOCATION)
 
+# Sets.
+for owner in (set, frozenset):
+    row.shell(owner, "__len__ __class_getitem__")
+    row.deny(owner, "__sizeof__", code="SB013", why=ALLOCATION)
+    row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
+    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.iterator(owner, "__iter__", calls_back=False)
+    row.pure(owner, "__contains__ isdisjoint issubset issuperset", calls_back=True, compares=True)
+    row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__ difference "
+             "intersection symmetric_difference union copy", calls_back=True, compares=True,
+             fresh=True if owner is set else None)
+    row.special(owner, "__reduce__", why="hands out the instance's __dict__")
+row.pure(frozenset, "__new__", calls_back=True, compares=True, fresh=None)
+row.shell(set, "__new__")
+row.shell(set, "clear", mutates=True)
+row.mutates(set, "pop", fresh=None)
+row.mutates(set, "__init__ add discard remove update difference_update intersection_update "
+            "symmetric_difference_update", calls_back=True, compares=True)
+row.mutates(set, "__iand__ __ior__ __ixor__ __isub__", calls_back=True, compares=True, fresh=None)
 
-def _dicts() -> None:
-    row.shell(dict, "__new__ __len__ __class_getitem__")
-    row.mutates(dict, "__init__ update", calls_back=True, compares=True)
-    row.mutates(dict, "__delitem__ setdefault pop __ior__", calls_back=True, compares=True, fresh=None)
-    row.mutates(dict, "popitem", fresh=None)
-    row.shell(dict, "__setitem__", mutates=True, calls_back=True, compares=True)
-    row.mutates(dict, "clear")  # which keys go is a fact
-    row.pure(dict, "get __getitem__", calls_back=True, compares=True, fresh=None)
-    row.pure(dict, "__contains__ __or__ __ror__ fromkeys", calls_back=True, compares=True)
-    row.pure(dict, "copy")
-    row.deep(dict, COMPARISONS, calls_back=True, compares=True)
-    row.deep(dict, "__repr__", calls_back=True, formats=True)
-    row.shell(dict, "keys values items", why="a live view")
-    row.iterator(dict, "__iter__ __reversed__", calls_back=False)
-    row.deny(dict, "__sizeof__", code="SB013", why=ALLOCATION)
+# Buffers.
+row.shell(bytearray, "__new__ __len__ __repr__ __str__ capitalize lower upper title swapcase copy isalnum "
+          "isalpha isascii isdigit islower isspace istitle isupper")
+row.deny(bytearray, "__sizeof__ __alloc__", code="SB013", why=ALLOCATION)
+row.special(bytearray, "__reduce__ __reduce_ex__", why="hands out the instance's __dict__")
+row.deep(bytearray, "__mod__ __rmod__", calls_back=True, formats=True)
+row.deep(bytearray, "join", calls_back=True)
+row.iterator(bytearray, "__iter__", calls_back=False)
+row.shell(bytearray, "clear reverse", mutates=True)
+row.mutates(bytearray, "__init__ append extend insert pop remove __setitem__ __delitem__ resize", calls_back=True)
+row.mutates(bytearray, "__iadd__ __imul__", calls_back=True, fresh=None)
+row.pure(
+    bytearray,
+    f"{COMPARISONS} __add__ __mul__ __rmul__ __contains__ __getitem__ center count decode endswith "
+    "expandtabs find fromhex hex index ljust lstrip maketrans partition removeprefix removesuffix replace "
+    "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip translate zfill",
+    calls_back=True,
+)
+row.shell(memoryview, "__len__ __repr__ __class_getitem__")
+row.pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None, why=PINNED)
+row.pure(memoryview, "__hash__ tobytes tolist hex __contains__ count index _from_flags", calls_back=True)
+row.iterator(memoryview, "__iter__", calls_back=False)
+row.mutates(memoryview, "__setitem__ __delitem__ release __enter__ __exit__", calls_back=True, fresh=None)
+row.attributes(memoryview, "*", row.NativeClass.PURE_SHELL)
+for owner in (bytes, bytearray, memoryview):
+    row.special(owner, "__buffer__ __release_buffer__", why="keeps the memory pinned until it is released")
 
-
-def _sets() -> None:
-    for owner in (set, frozenset):
-        row.shell(owner, "__len__ __class_getitem__")
-        row.deny(owner, "__sizeof__", code="SB013", why=ALLOCATION)
-        row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
-        row.deep(owner, "__repr__", calls_back=True, formats=True)
-        row.iterator(owner, "__iter__", calls_back=False)
-        row.pure(owner, "__contains__ isdisjoint issubset issuperset", calls_back=True, compares=True)
-        row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__ difference "
-                 "intersection symmetric_difference union copy", calls_back=True, compares=True,
-                 fresh=True if owner is set else None)
-        row.special(owner, "__reduce__", why="hands out the instance's __dict__")
-    row.pure(frozenset, "__new__", calls_back=True, compares=True, fresh=None)
-    row.shell(set, "__new__")
-    row.shell(set, "clear", mutates=True)
-    row.mutates(set, "pop", fresh=None)
-    row.mutates(set, "__init__ add discard remove update difference_update intersection_update "
-                "symmetric_difference_update", calls_back=True, compares=True)
-    row.mutates(set, "__iand__ __ior__ __ixor__ __isub__", calls_back=True, compares=True, fresh=None)
-
-
-def _buffers() -> None:
-    row.shell(bytearray, "__new__ __len__ __repr__ __str__ capitalize lower upper title swapcase copy isalnum "
-              "isalpha isascii isdigit islower isspace istitle isupper")
-    row.deny(bytearray, "__sizeof__ __alloc__", code="SB013", why=ALLOCATION)
-    row.special(bytearray, "__reduce__ __reduce_ex__", why="hands out the instance's __dict__")
-    row.deep(bytearray, "__mod__ __rmod__", calls_back=True, formats=True)
-    row.deep(bytearray, "join", calls_back=True)
-    row.iterator(bytearray, "__iter__", calls_back=False)
-    row.shell(bytearray, "clear reverse", mutates=True)
-    row.mutates(bytearray, "__init__ append extend insert pop remove __setitem__ __delitem__ resize", calls_back=True)
-    row.mutates(bytearray, "__iadd__ __imul__", calls_back=True, fresh=None)
-    row.pure(
-        bytearray,
-        f"{COMPARISONS} __add__ __mul__ __rmul__ __contains__ __getitem__ center count decode endswith "
-        "expandtabs find fromhex hex index ljust lstrip maketrans partition removeprefix removesuffix replace "
-        "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip translate zfill",
-        calls_back=True,
-    )
-    row.shell(memoryview, "__len__ __repr__ __class_getitem__")
-    row.pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None, why=PINNED)
-    row.pure(memoryview, "__hash__ tobytes tolist hex __contains__ count index _from_flags", calls_back=True)
-    row.iterator(memoryview, "__iter__", calls_back=False)
-    row.mutates(memoryview, "__setitem__ __delitem__ release __enter__ __exit__", calls_back=True, fresh=None)
-    row.attributes(memoryview, "*", row.NativeClass.PURE_SHELL)
-    for owner in (bytes, bytearray, memoryview):
-        row.special(owner, "__buffer__ __release_buffer__", why="keeps the memory pinned until it is released")
-
-
-def _views() -> None:
-    views = (row.type_of({}.keys()), row.type_of({}.items()), row.type_of({}.values()), types.MappingProxyType)
-    for owner in views:
-        row.shell(owner, "__len__ __class_getitem__")
-        row.deep(owner, COMPARISONS, calls_back=True, compares=True)
-        row.deep(owner, "__hash__", calls_back=True, compares=True)
-        row.deep(owner, "__repr__ __str__", calls_back=True, formats=True)
-        row.iterator(owner, "__iter__ __reversed__", calls_back=True)
-        row.pure(owner, "__contains__ isdisjoint", calls_back=True, compares=True)
-        row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True,
-                 compares=True)
-        row.attributes(owner, "mapping", row.NativeClass.SPECIAL, why="hands out the mapping behind the view")
-    proxy = types.MappingProxyType
-    row.shell(proxy, "__new__", calls_back=True)
-    row.pure(proxy, "__getitem__ get", calls_back=True, compares=True, fresh=None)
-    row.pure(proxy, "copy", calls_back=True)
-    row.shell(proxy, "keys values items", calls_back=True, fresh=None, why="a live view")
-    row.deny(proxy, "__ior__", code="SB006", why="a mapping proxy refuses updates")
+# Views.
+views = (row.type_of({}.keys()), row.type_of({}.items()), row.type_of({}.values()), types.MappingProxyType)
+for owner in views:
+    row.shell(owner, "__len__ __class_getitem__")
+    row.deep(owner, COMPARISONS, calls_back=True, compares=True)
+    row.deep(owner, "__hash__", calls_back=True, compares=True)
+    row.deep(owner, "__repr__ __str__", calls_back=True, formats=True)
+    row.iterator(owner, "__iter__ __reversed__", calls_back=True)
+    row.pure(owner, "__contains__ isdisjoint", calls_back=True, compares=True)
+    row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True,
+             compares=True)
+    row.attributes(owner, "mapping", row.NativeClass.SPECIAL, why="hands out the mapping behind the view")
+proxy = types.MappingProxyType
+row.shell(proxy, "__new__", calls_back=True)
+row.pure(proxy, "__getitem__ get", calls_back=True, compares=True, fresh=None)
+row.pure(proxy, "copy", calls_back=True)
+row.shell(proxy, "keys values items", calls_back=True, fresh=None, why="a live view")
+row.deny(proxy, "__ior__", code="SB006", why="a mapping proxy refuses updates")
 
 
 def declare_iterator(owner: type, calls_back: bool) -> None:
@@ -159,127 +155,113 @@ def _iterators() -> None:
         row.iterator(owner, "__new__")
 
 
-def _namespaces_and_aliases() -> None:
-    row.shell(types.SimpleNamespace, "__new__", why="its state is its __dict__")
-    row.mutates(types.SimpleNamespace, "__init__", calls_back=True)
-    row.deep(types.SimpleNamespace, COMPARISONS, calls_back=True, compares=True)
-    row.deep(types.SimpleNamespace, "__repr__", calls_back=True, formats=True)
-    row.special(types.SimpleNamespace, "__reduce__ __replace__", why="hands out the instance's __dict__")
-    row.attributes(types.SimpleNamespace, "*", row.NativeClass.SPECIAL, why="hands out the instance's __dict__")
-
-    for owner in (types.GenericAlias, types.UnionType):
-        row.special(owner, "__call__ __instancecheck__ __subclasscheck__", why="asks the class behind the alias")
-        row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
-        row.deep(owner, "__repr__", calls_back=True, formats=True)
-        row.pure(owner, "__new__ __getitem__ __or__ __ror__ __mro_entries__ __reduce__ __dir__ "
-                 "__class_getitem__", calls_back=True)
-        row.iterator(owner, "__iter__")
-        row.attributes(owner, "*", row.NativeClass.PURE, calls_back=True)
-    alias: Any = list[int]
-    declare_iterator(row.type_of(iter(alias)), calls_back=False)
-
-
-_sequences()
-_dicts()
-_sets()
-_buffers()
-_views()
 _iterators()
-_namespaces_and_aliases()
 
+# Namespaces and aliases.
+row.shell(types.SimpleNamespace, "__new__", why="its state is its __dict__")
+row.mutates(types.SimpleNamespace, "__init__", calls_back=True)
+row.deep(types.SimpleNamespace, COMPARISONS, calls_back=True, compares=True)
+row.deep(types.SimpleNamespace, "__repr__", calls_back=True, formats=True)
+row.special(types.SimpleNamespace, "__reduce__ __replace__", why="hands out the instance's __dict__")
+row.attributes(types.SimpleNamespace, "*", row.NativeClass.SPECIAL, why="hands out the instance's __dict__")
 
-def _functions() -> None:
-    row.shell(builtins, "len", calls_back=True)
-    row.pure(builtins, "all any bin hex oct chr", calls_back=True)
-    row.pure(builtins, "ord")
-    row.pure(builtins, "abs divmod pow round", calls_back=True, fresh=None)
-    row.deep(builtins, "min max", calls_back=True, fresh=None, compares=True)
-    row.deep(builtins, "sum", calls_back=True, fresh=None, why="adds elements, which may be containers")
-    row.deep(builtins, "sorted", calls_back=True, compares=True)
-    row.deep(builtins, "repr ascii format", calls_back=True, formats=True)
-    row.effect(builtins, "print", formats=True)
-    row.special(builtins, "getattr setattr delattr hasattr vars dir", why=row.ATTRIBUTE_ACCESS)
-    row.special(builtins, "isinstance issubclass callable", why="asks about the type the program sees, with hooks")
-    row.special(builtins, "id hash", why="the identity of a shadow is that of its original")
-    row.special(builtins, "iter next aiter anext", why="generators and user iterators are interpreted")
-    row.special(builtins, "locals globals", why="asks about the interpreted frame")
-    row.special(builtins, "__build_class__ __import__", why="runs Python that must be interpreted")
-    row.special(builtins, "eval exec", why=CODE_FROM_TEXT)
-    row.deny(builtins, "compile", code="SB001", why=CODE_FROM_TEXT)
-    row.deny(builtins, "open input breakpoint", code="SB015")
+for owner in (types.GenericAlias, types.UnionType):
+    row.special(owner, "__call__ __instancecheck__ __subclasscheck__", why="asks the class behind the alias")
+    row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
+    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.pure(owner, "__new__ __getitem__ __or__ __ror__ __mro_entries__ __reduce__ __dir__ "
+             "__class_getitem__", calls_back=True)
+    row.iterator(owner, "__iter__")
+    row.attributes(owner, "*", row.NativeClass.PURE, calls_back=True)
+alias: Any = list[int]
+declare_iterator(row.type_of(iter(alias)), calls_back=False)
 
+# Functions.
+row.shell(builtins, "len", calls_back=True)
+row.pure(builtins, "all any bin hex oct chr", calls_back=True)
+row.pure(builtins, "ord")
+row.pure(builtins, "abs divmod pow round", calls_back=True, fresh=None)
+row.deep(builtins, "min max", calls_back=True, fresh=None, compares=True)
+row.deep(builtins, "sum", calls_back=True, fresh=None, why="adds elements, which may be containers")
+row.deep(builtins, "sorted", calls_back=True, compares=True)
+row.deep(builtins, "repr ascii format", calls_back=True, formats=True)
+row.effect(builtins, "print", formats=True)
+row.special(builtins, "getattr setattr delattr hasattr vars dir", why=row.ATTRIBUTE_ACCESS)
+row.special(builtins, "isinstance issubclass callable", why="asks about the type the program sees, with hooks")
+row.special(builtins, "id hash", why="the identity of a shadow is that of its original")
+row.special(builtins, "iter next aiter anext", why="generators and user iterators are interpreted")
+row.special(builtins, "locals globals", why="asks about the interpreted frame")
+row.special(builtins, "__build_class__ __import__", why="runs Python that must be interpreted")
+row.special(builtins, "eval exec", why=CODE_FROM_TEXT)
+row.deny(builtins, "compile", code="SB001", why=CODE_FROM_TEXT)
+row.deny(builtins, "open input breakpoint", code="SB015")
 
-def _constructors() -> None:
-    row.shell(builtins, "object slice")
-    row.pure(builtins, "int float complex bool bytes bytearray range", calls_back=True)
-    row.pure(builtins, "list", calls_back=True)
-    row.pure(builtins, "tuple", calls_back=True, fresh=None, why="an exact tuple is returned as it is")
-    row.pure(builtins, "dict set", calls_back=True, compares=True)
-    row.pure(builtins, "frozenset", calls_back=True, compares=True, fresh=None, why="an exact frozenset is returned")
-    row.pure(builtins, "memoryview", fresh=None, why="a window on its argument")
-    row.deep(builtins, "str", calls_back=True, formats=True)
-    row.iterator(builtins, "enumerate filter map reversed zip")
-    row.special(builtins, "type super", why="the class the program sees")
-    row.special(builtins, "property classmethod staticmethod", why="holds a function that is interpreted later")
+# Constructors.
+row.shell(builtins, "object slice")
+row.pure(builtins, "int float complex bool bytes bytearray range", calls_back=True)
+row.pure(builtins, "list", calls_back=True)
+row.pure(builtins, "tuple", calls_back=True, fresh=None, why="an exact tuple is returned as it is")
+row.pure(builtins, "dict set", calls_back=True, compares=True)
+row.pure(builtins, "frozenset", calls_back=True, compares=True, fresh=None, why="an exact frozenset is returned")
+row.pure(builtins, "memoryview", fresh=None, why="a window on its argument")
+row.deep(builtins, "str", calls_back=True, formats=True)
+row.iterator(builtins, "enumerate filter map reversed zip")
+row.special(builtins, "type super", why="the class the program sees")
+row.special(builtins, "property classmethod staticmethod", why="holds a function that is interpreted later")
 
+# Exceptions: all C exceptions: constructors keep their arguments, and look at them only to parse.
+for value in dict.fromkeys(value for value in vars(builtins).values() if isinstance(value, type)):
+    if not (row.is_c_type(value) and issubclass(value, BaseException)):
+        continue
+    parses = issubclass(value, (OSError, SyntaxError, UnicodeError, BaseExceptionGroup))
+    facts = {"calls_back": parses, "fresh": True}
+    if value.__name__ in vars(builtins) and vars(builtins)[value.__name__] is value:
+        row.pure(builtins, value.__name__, **facts)
+    row.pure(value, "__new__", **facts)
+    row.mutates(value, "__init__", calls_back=parses)
+    row.deep(value, "__repr__ __str__", calls_back=True, formats=True)
+    row.pure(value, "__reduce__ __getstate__", fresh=None)
+    row.mutates(value, "__setstate__ with_traceback add_note", fresh=None, calls_back=True)
+    row.special(value, "derive split subgroup", why="calls derive and predicates written in Python")
+    row.shell(value, "__class_getitem__")
+    row.attributes(value, "__traceback__ __context__ __cause__ __suppress_context__ __dict__",
+                   row.NativeClass.SPECIAL, why="the interpreter keeps the exception state")
+    row.attributes(value, "*", row.NativeClass.PURE_SHELL)
 
-def _exceptions() -> None:
-    """All C exceptions: constructors keep their arguments, and look at them only to parse."""
-    for value in dict.fromkeys(value for value in vars(builtins).values() if isinstance(value, type)):
-        if not (row.is_c_type(value) and issubclass(value, BaseException)):
-            continue
-        parses = issubclass(value, (OSError, SyntaxError, UnicodeError, BaseExceptionGroup))
-        facts = {"calls_back": parses, "fresh": True}
-        if value.__name__ in vars(builtins) and vars(builtins)[value.__name__] is value:
-            row.pure(builtins, value.__name__, **facts)
-        row.pure(value, "__new__", **facts)
-        row.mutates(value, "__init__", calls_back=parses)
-        row.deep(value, "__repr__ __str__", calls_back=True, formats=True)
-        row.pure(value, "__reduce__ __getstate__", fresh=None)
-        row.mutates(value, "__setstate__ with_traceback add_note", fresh=None, calls_back=True)
-        row.special(value, "derive split subgroup", why="calls derive and predicates written in Python")
-        row.shell(value, "__class_getitem__")
-        row.attributes(value, "__traceback__ __context__ __cause__ __suppress_context__ __dict__",
-                       row.NativeClass.SPECIAL, why="the interpreter keeps the exception state")
-        row.attributes(value, "*", row.NativeClass.PURE_SHELL)
+# Object and type.
+row.shell(object, "__new__ __init__ __init_subclass__ __subclasshook__ __eq__ __lt__ __le__ __gt__ __ge__")
+row.shell(object, "__ne__", calls_back=True, why="asks __eq__, which may be Python")
+row.special(object, "__hash__", why="the identity of a shadow is that of its original")
+row.impure(object, "__repr__", why=ADDRESS)
+row.deep(object, "__str__ __format__", calls_back=True, formats=True, why="asks __repr__ or __str__")
+row.special(object, "__reduce__ __reduce_ex__ __getstate__ __dir__", why="hands out the instance's __dict__")
+row.shell(object, "__sizeof__")
+row.attributes(object, "*", row.NativeClass.SPECIAL, why="the class the program sees")
 
+row.special(type, "__call__ __new__ __init__ __prepare__", why="makes instances and classes step by step")
+row.special(type, "__instancecheck__ __subclasscheck__ __dir__ mro", why="asks about the class the program sees")
+row.special(type, "__or__ __ror__", why="makes a union; a metaclass may define its own")
+row.special(type, "__repr__", why="names may be assigned to; read under a guard")
+row.deny(type, "__subclasses__", code="SB019", why="the list shrinks when a class dies")
+row.shell(type, "__sizeof__")
+row.attributes(type, "*", row.NativeClass.SPECIAL, why="class attributes can be assigned to; read under a guard")
 
-def _object_and_type() -> None:
-    row.shell(object, "__new__ __init__ __init_subclass__ __subclasshook__ __eq__ __lt__ __le__ __gt__ __ge__")
-    row.shell(object, "__ne__", calls_back=True, why="asks __eq__, which may be Python")
-    row.special(object, "__hash__", why="the identity of a shadow is that of its original")
-    row.impure(object, "__repr__", why=ADDRESS)
-    row.deep(object, "__str__ __format__", calls_back=True, formats=True, why="asks __repr__ or __str__")
-    row.special(object, "__reduce__ __reduce_ex__ __getstate__ __dir__", why="hands out the instance's __dict__")
-    row.shell(object, "__sizeof__")
-    row.attributes(object, "*", row.NativeClass.SPECIAL, why="the class the program sees")
+row.special(super, "__new__ __init__ __get__ __repr__", why=row.ATTRIBUTE_ACCESS)
+row.attributes(super, "*", row.NativeClass.SPECIAL, why=row.ATTRIBUTE_ACCESS)
 
-    row.special(type, "__call__ __new__ __init__ __prepare__", why="makes instances and classes step by step")
-    row.special(type, "__instancecheck__ __subclasscheck__ __dir__ mro", why="asks about the class the program sees")
-    row.special(type, "__or__ __ror__", why="makes a union; a metaclass may define its own")
-    row.special(type, "__repr__", why="names may be assigned to; read under a guard")
-    row.deny(type, "__subclasses__", code="SB019", why="the list shrinks when a class dies")
-    row.shell(type, "__sizeof__")
-    row.attributes(type, "*", row.NativeClass.SPECIAL, why="class attributes can be assigned to; read under a guard")
-
-    row.special(super, "__new__ __init__ __get__ __repr__", why=row.ATTRIBUTE_ACCESS)
-    row.attributes(super, "*", row.NativeClass.SPECIAL, why=row.ATTRIBUTE_ACCESS)
-
-
-def _descriptors_and_functions() -> None:
-    """Types whose objects bind or run Python: everything about them is a rule."""
-    descriptor_types = (
-        property, classmethod, staticmethod, types.WrapperDescriptorType, types.MethodDescriptorType,
-        types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-        types.MethodWrapperType, types.BuiltinFunctionType, types.FunctionType, types.MethodType,
-    )
-    for owner in descriptor_types:
-        if owner not in (types.FunctionType, types.MethodType):
-            row.shell(owner, "__sizeof__ __reduce__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__")
-        if owner is types.MethodType:
-            row.pure(owner, "__eq__ __ne__", calls_back=True, why="compares functions, then identities of receivers")
-        row.special(owner, "*", why="binds or calls what it holds, which may be Python")
-        row.attributes(owner, "*", row.NativeClass.SPECIAL, why=row.ATTRIBUTE_ACCESS)
+# Descriptors and functions: types whose objects bind or run Python: everything about them is a rule.
+descriptor_types = (
+    property, classmethod, staticmethod, types.WrapperDescriptorType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.MethodWrapperType, types.BuiltinFunctionType, types.FunctionType, types.MethodType,
+)
+for owner in descriptor_types:
+    if owner not in (types.FunctionType, types.MethodType):
+        row.shell(owner, "__sizeof__ __reduce__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__")
+    if owner is types.MethodType:
+        row.pure(owner, "__eq__ __ne__", calls_back=True, why="compares functions, then identities of receivers")
+    row.special(owner, "*", why="binds or calls what it holds, which may be Python")
+    row.attributes(owner, "*", row.NativeClass.SPECIAL, why=row.ATTRIBUTE_ACCESS)
 
 
 def _suspended_frames() -> None:
@@ -301,64 +283,47 @@ def _suspended_frames() -> None:
         row.attributes(owner, "*", row.NativeClass.SPECIAL, why=INTERPRETED)
 
 
-_functions()
-_constructors()
-_exceptions()
-_object_and_type()
-_descriptors_and_functions()
 _suspended_frames()
 
+# Numbers.
+row.pure(int, "__new__ from_bytes to_bytes __round__", calls_back=True)
+row.pure(float, "__new__ fromhex __round__ from_number", calls_back=True)
+row.deny(float, "__setformat__", code="SB006", why="changes how the process reads floats")
+row.pure(complex, "__new__ from_number", calls_back=True)
+row.pure(bool, "__new__", calls_back=True)
+row.special(bool, "__invert__", why="warns that it is deprecated, since 3.12")
+for owner in (int, float, complex, bool):
+    row.shell(owner, "*")
+    row.attributes(owner, "*", row.NativeClass.PURE_SHELL, fresh=True)
 
-def _numbers() -> None:
-    row.pure(int, "__new__ from_bytes to_bytes __round__", calls_back=True)
-    row.pure(float, "__new__ fromhex __round__ from_number", calls_back=True)
-    row.deny(float, "__setformat__", code="SB006", why="changes how the process reads floats")
-    row.pure(complex, "__new__ from_number", calls_back=True)
-    row.pure(bool, "__new__", calls_back=True)
-    row.special(bool, "__invert__", why="warns that it is deprecated, since 3.12")
-    for owner in (int, float, complex, bool):
-        row.shell(owner, "*")
-        row.attributes(owner, "*", row.NativeClass.PURE_SHELL, fresh=True)
+# Text.
+row.deep(str, "__new__ __mod__ __rmod__ format format_map", calls_back=True, formats=True)
+row.pure(str, f"join translate maketrans encode {TAKES_INDEX}", calls_back=True)
+row.iterator(str, "__iter__", calls_back=False)
+row.shell(str, "*")
 
+# Bytes.
+row.deep(bytes, "__mod__ __rmod__", calls_back=True, formats=True)
+row.deep(bytes, "join", calls_back=True)
+row.iterator(bytes, "__iter__", calls_back=False)
+row.shell(bytes, "__len__ __hash__ __repr__ __str__ __sizeof__ __getnewargs__ __bytes__ capitalize lower "
+          "upper title swapcase isalnum isalpha isascii isdigit islower isspace istitle isupper")
+# Every other argument is a buffer or an iterable, and both may be Python.
+row.pure(bytes, "*", calls_back=True)
 
-def _text() -> None:
-    row.deep(str, "__new__ __mod__ __rmod__ format format_map", calls_back=True, formats=True)
-    row.pure(str, f"join translate maketrans encode {TAKES_INDEX}", calls_back=True)
-    row.iterator(str, "__iter__", calls_back=False)
-    row.shell(str, "*")
+# Ranges and slices.
+for owner in (range, slice):
+    row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
+row.shell(slice, "__new__")
+row.pure(range, "__new__ __getitem__", calls_back=True)
+row.pure(range, f"{COMPARISONS} __contains__ count index", calls_back=True, compares=True)
+row.iterator(range, "__iter__ __reversed__", calls_back=False)
+row.shell(range, "__len__ __bool__ __hash__ __repr__ __reduce__")
+row.deep(slice, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
+row.deep(slice, "__repr__", calls_back=True, formats=True)
+row.pure(slice, "indices", calls_back=True)
+row.shell(slice, "__reduce__", fresh=None)
 
-
-def _bytes() -> None:
-    row.deep(bytes, "__mod__ __rmod__", calls_back=True, formats=True)
-    row.deep(bytes, "join", calls_back=True)
-    row.iterator(bytes, "__iter__", calls_back=False)
-    row.shell(bytes, "__len__ __hash__ __repr__ __str__ __sizeof__ __getnewargs__ __bytes__ capitalize lower "
-              "upper title swapcase isalnum isalpha isascii isdigit islower isspace istitle isupper")
-    # Every other argument is a buffer or an iterable, and both may be Python.
-    row.pure(bytes, "*", calls_back=True)
-
-
-def _ranges_and_slices() -> None:
-    for owner in (range, slice):
-        row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
-    row.shell(slice, "__new__")
-    row.pure(range, "__new__ __getitem__", calls_back=True)
-    row.pure(range, f"{COMPARISONS} __contains__ count index", calls_back=True, compares=True)
-    row.iterator(range, "__iter__ __reversed__", calls_back=False)
-    row.shell(range, "__len__ __bool__ __hash__ __repr__ __reduce__")
-    row.deep(slice, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
-    row.deep(slice, "__repr__", calls_back=True, formats=True)
-    row.pure(slice, "indices", calls_back=True)
-    row.shell(slice, "__reduce__", fresh=None)
-
-
-def _singletons() -> None:
-    for owner in (types.NoneType, types.EllipsisType, types.NotImplementedType):
-        row.shell(owner, "*")
-
-
-_numbers()
-_text()
-_bytes()
-_ranges_and_slices()
-_singletons()
+# Singletons.
+for owner in (types.NoneType, types.EllipsisType, types.NotImplementedType):
+    row.shell(owner, "*")

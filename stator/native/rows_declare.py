@@ -1,4 +1,4 @@
-"""The words in which the native table is written.
+"""The verbs of the native table.
 
     shell(list, "append clear", mutates=True)   ->   ROWS[id(list.append)] = Row(list.append, PURE_SHELL, ...)
 
@@ -39,7 +39,7 @@ NAMES: dict[int, str] = {}  # where each object was found, for the documentation
 
 
 class NativeClass(enum.Enum):
-    """What a native callable may look at or do, and hence what must happen before and after it is called."""
+    """Reads and effects of a native callable, which decide over the steps before and after its call."""
 
     PURE_SHELL = "sees only identity, type and length of its arguments, never their elements"
     PURE = "sees its arguments and the direct elements of containers"

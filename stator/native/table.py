@@ -6,7 +6,7 @@
 
 In: any callable. Out: its row, found by the object that the call finally reaches, or None. Names play no
 part: a bound C method is traced back to its descriptor, and the descriptor, bound to the same receiver
-again, must compare equal to what was asked about.
+again, must compare equal to the callable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __m
 # Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
 _METHOD_KINDS = (rows_declare.MethodDescriptor, rows_declare.ClassMethodDescriptor)
 _THEMSELVES = (types.FunctionType, rows_declare.SlotWrapper, *_METHOD_KINDS)
-_candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps the types it was asked about alive
+_candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps its types alive
 _CANDIDATES_LIMIT = 4096
 
 

@@ -42,7 +42,13 @@ from stator.interp.objects import assignment
 from stator.interp.opcodes import exception_opcodes, name_opcodes
 from stator.interp.tensors import tensor_bookkeeping, tensor_copies
 from stator.interp.vm import VM
-from stator.library.python import caches, contexts, random_numbers, types_and_classes, weak_references
+from stator.library.python import (
+    caches_and_locks,
+    contexts,
+    random_numbers,
+    types_and_classes,
+    weak_references,
+)
 
 
 @dataclass(frozen=True)
@@ -202,11 +208,11 @@ SWITCHES = [
     Switch("settings of decimals", without(contexts, "guard_decimal_settings"), ("decimals_under_a_context",)),
     Switch("flags of decimals", without(write_back, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.noted.clear()), ("lru_cache_hit",)),
-    Switch("a cache is looked into", without(caches, "kept_result", lambda wrapper, key: caches.ABSENT),
+    Switch("a cache is looked into", without(caches_and_locks, "kept_result", lambda wrapper, key: caches_and_locks.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),
     Switch("keys of a cache are not asked", without(outside_caches, "_unasked", lambda key: key),
            ("lru_cache_with_a_key_that_collides",)),
-    Switch("a full cache breaks", without(caches, "has_room", lambda wrapper, count: True),
+    Switch("a full cache breaks", without(caches_and_locks, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
     Switch("arrays written back", without_item(write_back._WRITTEN_WHOLE, ShadowKind.ARRAY), ("numpy_array_written_inside",)),
@@ -223,7 +229,7 @@ SWITCHES = [
     Switch("modules of the program load in order", without(name_opcodes, "is_installed", lambda name: True),
            ("module_loaded_inside",)),
     Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
-    Switch("cached functions are pure", without(caches, "fingerprint", lambda heap: []), ("lru_cache",)),
+    Switch("cached functions are pure", without(caches_and_locks, "fingerprint", lambda heap: []), ("lru_cache",)),
     Switch("deaths that are seen", without(write_back, "refuse_watched_deaths"),
            ("callback_between_two_changes", "finalizer_of_a_part_that_dies_with_it")),
     Switch("references after letting go", without(weak_references, "anything_let_go", lambda heap: False),

@@ -21,7 +21,7 @@ from stator.graph.state.quiet_logging import Heard
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.noted_effects import Converted, Logged, PolicySet, Printed, Warned
 from stator.interp.tracebacks import Unwound, add_place
-from stator.library.python.caches import CacheUsed
+from stator.library.python.caches_and_locks import CacheUsed
 from stator.library.python.printing_and_logging import Written
 from stator.library.python.warning_filters import FiltersChanged, FiltersKept
 

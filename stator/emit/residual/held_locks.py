@@ -14,7 +14,7 @@ from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.residual import Residual
 from stator.guards.guard import Guard
 from stator.guards.lower import lower
-from stator.library.python.locks import LockState, held_count
+from stator.library.python.caches_and_locks import LockState, held_count
 from stator.source import CallOf, Local, Source
 
 

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import has_side_effect
 from torch.utils import _pytree as pytree
 
-from stator.graph.analysis.mutation import operator_name, writes, written_by
+from stator.graph.analysis.mutation import given_nodes, operator_name, writes, written_by
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset(
@@ -137,8 +137,9 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem in _BY_INDEX and _is_on_a_gpu(node):
         return writes(node) and memory.may_overlap(node)
     if stem in ("getitem", "setitem"):
-        return _holds_tensor(node.args[1]) or _holds_list(node.args[1]) \
-            or stem == "setitem" and memory.may_overlap(node)
+        index = node.args[1]  # torch makes tensors of lists in it, and reads their numbers as it runs
+        return _holds_tensor(index) or stem == "setitem" and memory.may_overlap(node) \
+            or any(isinstance(part, (list, tuple)) for part in (index if isinstance(index, tuple) else (index,)))
     if stem != "batch_norm" and writes(node) and memory.may_overlap(node):
         return True
     if stem == "repeat_interleave":
@@ -170,11 +171,6 @@ def _holds_tensor(argument: object) -> bool:
     return any(found)
 
 
-def _holds_list(index: object) -> bool:
-    """Whether an index names elements one by one: torch makes a tensor of it, and looks at its numbers as it runs."""
-    return any(isinstance(part, (list, tuple)) for part in (index if isinstance(index, tuple) else (index,)))
-
-
 class Memory:
     """Whose memory the values of a graph may lie in: that of inputs, and of operations that make some."""
 
@@ -188,7 +184,7 @@ class Memory:
 
     def _may_meet(self, node: fx.Node, first: fx.Node) -> bool:
         written = self._owners_of(first)
-        if stem_of(node.target) in _REFUSE_THEMSELVES and _times_given(node, first) > 1:
+        if stem_of(node.target) in _REFUSE_THEMSELVES and given_nodes(node).count(first) > 1:
             return True
         others = [each for each in node.all_input_nodes if each is not first]
         if any(written & read or self._any_shared(written) and self._any_shared(read)
@@ -214,12 +210,6 @@ class Memory:
                 self._owners[last] = frozenset().union(*(self._owners[each] for each in last.all_input_nodes))
             waiting.pop()
         return self._owners[node]
-
-
-def _times_given(node: fx.Node, argument: fx.Node) -> int:
-    found: list[fx.Node] = []
-    fx.node.map_arg((node.args, node.kwargs), found.append)
-    return found.count(argument)
 
 
 def makes_new_memory(node: fx.Node) -> bool:
@@ -253,7 +243,7 @@ def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
 
 
 def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:
-    """What to add to the outputs: the results of dead nodes that may fail, without their histories."""
+    """Further outputs: the results of dead nodes that may fail, without their histories."""
     live = _live(graph, {node for node in outputs if isinstance(node, fx.Node)})
     memory = Memory(frozenset())
     failing = [node for node in graph.nodes if node.op in _CALLS and node not in live and node_may_fail(node, memory)]

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 _FLAGS = ("training", "use_input_stats", "updates")
 _PARTS = ("running_mean", "running_var")
-_NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters, whether it updates unless told
+_NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # parameters, whether it updates by default
     (F.batch_norm, ("input", "running_mean", "running_var", "weight", "bias", "training"), False),
     (F.instance_norm, ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats"), True),
 )
@@ -83,7 +83,9 @@ class Signature:
                     self.names.add(argument.name)
                     if argument.is_out:
                         self.outputs.add(argument.name)
-                    self.counted = self.counted or _counts(schema)
+                    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+                    self.counted = self.counted or any(
+                        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _COUNTING)
                     if not argument.kwarg_only:
                         self.positions.add(place)
 
@@ -100,11 +102,6 @@ class Signature:
             given = dict(zip([argument.name for argument in schema.arguments], args, strict=False), **kwargs)
             found += statistics_given(given, True)
         return found
-
-
-def _counts(schema: Any) -> bool:
-    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _COUNTING)
 
 
 def signature_of(func: object) -> Signature | None:
@@ -194,7 +191,7 @@ class _Operators(TorchDispatchMode):
 
 
 class Observation:
-    """What a callable without a schema does to its arguments.   with Observation(func, args, kwargs) as seen: ..."""
+    """Writes of a callable without a schema.   with Observation(func, args, kwargs) as seen: ..."""
 
     __slots__ = ("tensors", "versions", "operators", "opaque", "missed")
 
@@ -274,10 +271,11 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 def note_writes(node: fx.Node, written: set[fx.Node]) -> None:
     """Put on a node which of the nodes that it is given it writes to."""
-    node.meta[WRITTEN] = tuple([place for place, given in enumerate(_given(node)) if given in written])
+    node.meta[WRITTEN] = tuple([place for place, given in enumerate(given_nodes(node)) if given in written])
 
 
-def _given(node: fx.Node) -> list[fx.Node]:
+def given_nodes(node: fx.Node) -> list[fx.Node]:
+    """All nodes among the arguments of a node, in order."""
     found: list[fx.Node] = []
     map_arg((node.args, node.kwargs), found.append)
     return found
@@ -292,7 +290,7 @@ def written_by(node: fx.Node) -> list[fx.Node]:
     """The nodes among its arguments that a node writes to: as recorded, or as the schema of its target says."""
     places = node.meta.get(WRITTEN)
     if places is not None:
-        given = _given(node)
+        given = given_nodes(node)
         return list(dict.fromkeys([given[place] for place in places]))
     func = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
     signature = signature_of(func) if node.op.startswith("call_") else None

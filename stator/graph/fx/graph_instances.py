@@ -123,7 +123,7 @@ def is_instance(general: Description, special: Description, inputs: list[Any], s
 
 
 def _at(operand: Operand, places: dict[Source, Any], numbers: dict[Source, Any]) -> Any:
-    """What stands now where a symbol of the other graph is read."""
+    """The value now at the place where a symbol of the other graph is read."""
     if operand.property in (Property.NUMBER, Property.REAL):
         return _expression(numbers[operand.source])
     fake = places[operand.source]

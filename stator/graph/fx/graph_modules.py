@@ -20,8 +20,7 @@ import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from stator.graph.fx.naming import method_of_node
-from stator.graph.fx.new_nodes import Play, Stretch
+from stator.graph.fx.nodes import Play, Stretch, method_of_node
 
 FILENAME = "<stator graph>"
 STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)
@@ -199,7 +198,7 @@ def stretch_lines(source: Source, name: str, stretch: Stretch, wanted: tuple[int
 
 
 class PlainCall:
-    """What calls a graph module, without fx's text about errors: the program may catch them; eager prints nothing."""
+    """Call a graph module without fx's text about errors: the program may catch them; eager prints nothing."""
 
     def __init__(self, cls: type) -> None:
         self.cls: Any = cls
@@ -262,7 +261,7 @@ def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = (
 
 
 def straight_function(module: fx.GraphModule, located: bool = False) -> Any:
-    """What runs the graph as it is; `located`: tracebacks lead from its lines to its nodes."""
+    """A function that runs the graph node by node; `located`: tracebacks lead from its lines to its nodes."""
     try:
         return function(module.graph, _plays.get(module, []), located or module in _located)
     except NotStraight:

@@ -7,7 +7,6 @@ in-place operations may change its layout (`x.transpose_(0, 1)`) and compilers a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,7 +34,7 @@ CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoeve
 
 
 def acts_as_parameter(cls: type) -> bool:
-    """Whether a subclass of Parameter only adds to it; asked again by a guard, for a class may change."""
+    """A pure reader for guards: whether a subclass of Parameter only adds to it."""
     mro = type.__dict__["__mro__"].__get__(cls)
     if type(cls) is not type(torch.nn.Parameter) or torch.nn.Parameter not in mro:
         return False
@@ -90,7 +89,9 @@ class PlainInputs:
         if known is not None and (known or plain):
             raise ExactNeeded
         self.storages[address] = plain
-        return self._make(tensor) if plain else None
+        layout = tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        return self._made_as(layout, is_parameter, tensor.untyped_storage().nbytes()) if plain else None
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
         if tensor.__dict__ or not tensor.is_leaf or tensor._base is not None or tensor.grad is not None:
@@ -101,10 +102,6 @@ class PlainInputs:
         size = tensor.numel() * tensor.element_size()
         return tensor.dim() > 0 and tensor.is_contiguous() and tensor.storage_offset() == 0 \
             and tensor.untyped_storage().nbytes() == size
-
-    def _make(self, tensor: torch.Tensor) -> FakeTensor:
-        return self._made_as((tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad),
-                             isinstance(tensor, torch.nn.Parameter), tensor.untyped_storage().nbytes())
 
     def _made_as(self, layout: tuple[Any, ...], is_parameter: bool, nbytes: int) -> FakeTensor:
         with torch._C._DisableTorchDispatch():
@@ -191,7 +188,9 @@ class EntryLayouts:
             if _storage(fake) is self._storages[id(fake)]:
                 example = fake.detach().as_strided(*first)
             else:
-                example = fake.new_empty((_extent(*first),)).as_strided(*first)
+                sizes, strides, offset = first
+                extent = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+                example = fake.new_empty((extent,)).as_strided(*first)
         example.requires_grad_(fake.requires_grad)
         graph_input.example = graph_input.node.meta["example_value"] = example
 
@@ -211,13 +210,8 @@ def _storage(fake: FakeTensor) -> Any:
     return fake.untyped_storage() if fake.layout is torch.strided else None
 
 
-def _extent(sizes: Iterable[Any], strides: Any, offset: Any) -> Any:
-    """How many elements a storage must have for this layout."""
-    return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-
-
 def _same(one: Any, other: Any) -> bool:
-    """The same number, or the same expression: nothing is asked, as an answer would be a guard."""
+    """Compare numbers or expressions without a guard."""
     if type(one) is torch.SymInt or type(other) is torch.SymInt:
         return type(one) is type(other) and one.node.expr == other.node.expr
     return bool(one == other)

@@ -93,7 +93,7 @@ def attention_backends() -> tuple[bool, ...]:
 
 
 class ExactNeeded(BaseException):
-    """The program asked for something that remembered results do not keep."""
+    """The program needs more than remembered results keep."""
 
 
 class Unkeyed(Exception):
@@ -118,7 +118,7 @@ class Propagation:
         self.enabled = False
 
     def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
-        """What the result depends on, or None where the memo must not be used."""
+        """Key of one call, or None where the memo must not be used."""
         if not self.enabled:
             return None
         if id(func) in _NEEDS_STORAGE or id(func) in _VIEWS and _gives_dtype(args, kwargs):
@@ -285,7 +285,7 @@ class Propagation:
         return any(self.root(view) == root for view, _, _ in self.bases.values())
 
     def _count_writes(self, written: FakeTensor) -> None:
-        """What was written to a remembered view was written to its base."""
+        """Count a write to a remembered view as one to its base."""
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             found = self.bases.get(_memory(written))
             while found is not None:

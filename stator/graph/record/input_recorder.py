@@ -1,7 +1,7 @@
-"""What the graph gets from outside.   a parameter, a number, a random stream  ->  a placeholder and its stand-in
+"""Inputs of the graph.   a parameter, a number, a random stream  ->  a placeholder and its stand-in
 
-In: a value of the user's and its source.  Out: a fake tensor or a symbol tied to a node, and a `GraphInput` that tells
-the residual program what to hand over.  `Recorder` is made of this and of the operations.
+In: a user value and its source.  Out: a fake tensor or a symbol tied to a node, and a `GraphInput` that the residual
+program hands over.  `Recorder` is made of this and of the operations.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.parameter import is_lazy
 
 from stator.breaks import Break
-from stator.graph.fx.naming import input_name
-from stator.graph.fx.new_nodes import first_operation, new_input
+from stator.graph.fx.nodes import first_operation, input_name, new_input
 from stator.graph.metadata import input_layouts
 from stator.graph.metadata.propagation import Propagation
 from stator.graph.record.recorder_state import BackendTraits, GraphScope, TraceServices
@@ -117,7 +116,7 @@ class InputRecorder:
         return fake
 
     def add_object(self, value: object, source: Source) -> None:
-        """An object of the user's that operations take (a random stream); the graph gets it as it is."""
+        """A user object that operations take (a random stream); the graph gets it unchanged."""
         node = self.placeholder(value, source)
         self.tie(value, node)
         self.inputs.append(GraphInput(source, None, value, node))
@@ -192,7 +191,7 @@ def fixed_extents(extents: Any) -> tuple[int | None, ...]:
 
 
 def refuse_spoilt_view(tensor: torch.Tensor) -> None:
-    """Break at one of several views of a tensor that was written to: autograd raises once it is asked about it."""
+    """Break at one of several views of a written tensor: autograd raises at the first read of its flags."""
     try:
         tensor.is_leaf  # noqa: B018
     except RuntimeError as error:

@@ -24,8 +24,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.graph.analysis import mutation
 from stator.graph.analysis.shared_memory import Uncertain
-from stator.graph.fx.naming import field_names, record_arguments, spell, spelled_types
-from stator.graph.fx.new_nodes import new_node
+from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
 from stator.graph.metadata.layout_rules import results_of_layer
 from stator.graph.record import refused_operations as refused
@@ -35,7 +34,7 @@ from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
 from stator.graph.values import known_values
-from stator.graph.values.input_items import InputItems
+from stator.graph.values.graph_numbers import InputItems
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
@@ -234,8 +233,8 @@ class Recorder(InputRecorder):
     def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: its arguments as they are recorded, and its result.
 
-        Where it needs numbers that only the graph knows, it is tried again with tensors that stand for numbers read
-        by items of their own, and then with every number that a guard can promise.
+        Where it needs unbacked numbers, it is tried again with items of the tensors that stand for them, and then with
+        every number that a guard can promise.
         """
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)
@@ -298,7 +297,7 @@ class Recorder(InputRecorder):
                 for fake in pytree.tree_leaves((args, kwargs)):
                     for each in refused.inputs_behind(fake, self.inputs) if type(fake) is FakeTensor else ():
                         self.services.note_refused(each)
-            raise failure  # not in the handler: the rule's error is no context of the program's
+            raise failure  # not in the handler: the rule's error is no context for the program
 
     def _items_of_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """x.repeat(t, 1) as x.repeat(t.item(), 1)"""

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from stator import _hook
@@ -26,22 +25,6 @@ def _nothing(*values: object) -> None:
     return None
 
 
-def _plain_tensor(fake: FakeTensor) -> type:
-    return torch.Tensor
-
-
-def _no_parts(tensor: torch.Tensor, source: Source) -> dict[str, Any]:
-    return {}
-
-
-def _not_concerned(*values: object) -> bool:
-    return False
-
-
-def _no_answer(*question: object) -> Any:
-    return NotImplemented
-
-
 @dataclass(slots=True, eq=False)
 class TraceServices:
     """Functions of the trace that the recorder calls."""
@@ -50,16 +33,16 @@ class TraceServices:
     locate: Callable[[], Any] = _nothing  # the user's line now being interpreted
     expose: Callable[[Any], None] = _nothing
     keep_order: Callable[[fx.Node], None] = _nothing  # about what must not run twice, and all behind
-    class_of: Callable[[Any], type] = _plain_tensor  # what the program takes a fake for
-    open_parts: Callable[[Any, Source], dict[str, Any]] = _no_parts  # of a wrapper: by name
+    class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
+    open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
     listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
     undoing: Callable[[Any], AbstractContextManager[None]] = nullcontext  # effects of a custom operator on fakes
     before_saving: Callable[..., None] = _nothing  # called before autograd may save something
     refuse_patched: Callable[..., None] = _nothing
     note_stop: Callable[[Break], None] = _nothing
     note_refused: Callable[[Any], None] = _nothing  # about an input of an operation that raises: its history decides
-    ask: Callable[..., Any] = _no_answer  # the program's modes and classes for the value of an operation
-    concerned: Callable[..., bool] = _not_concerned  # whether a class of the program's is to be asked
+    ask: Callable[..., Any] = lambda *question: NotImplemented  # modes and classes of the program about an operation
+    concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program takes part
 
 
 @dataclass(slots=True, eq=False)

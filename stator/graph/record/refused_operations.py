@@ -39,7 +39,7 @@ Layout = tuple[object, ...]
 
 
 def refuse_real_tensors(values: Iterable[Any]) -> None:
-    """What has no fake (a subclass, say) cannot take part in a traced operation."""
+    """Break at values without a fake (a subclass, say) in a traced operation."""
     for value in values:
         cls = type(value)
         if cls is FakeTensor or cls in ATOMS:
@@ -104,7 +104,7 @@ def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwarg
     if failure is None or raised[1] is None:  # of zeros or of ones: the values decide
         name = getattr(func, "__name__", func)
         raise Break("SB017", f"the rule of {name} for fake tensors refuses what {name} accepts: {error}")
-    failure.__cause__ = failure.__context__ = None  # that of the rule, which eager never asked
+    failure.__cause__ = failure.__context__ = None  # that of the rule, which eager does not run
     failure.__suppress_context__ = False
     fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if type(leaf) is FakeTensor]
     if any(class_of(fake) not in _KNOWN for fake in fakes):
@@ -121,7 +121,7 @@ def _outcome(func: Callable[..., object], args: Sequence[object], kwargs: dict[s
 
 
 def _leave_unnamed(raised: Exception) -> None:
-    """A tensor of a class of its own, which was not asked, is named as a stand-in is (see interp/frame)."""
+    """Name tensors of subclasses as stand-ins are named (see interp/frame)."""
     if type(raised) is TypeError and len(raised.args) == 1 and type(raised.args[0]) is str:
         raised.args = (re.sub(r"\bTensor\b", "FakeTensor", raised.args[0]),)
 

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.fx.graph_modules import make_graph_module
-from stator.graph.fx.naming import fix_targets
+from stator.graph.fx.nodes import fix_targets
 from stator.graph.record.recorder_state import GraphScope
 from stator.graph.services import Recorder
 from stator.shapes.symbol_nodes import SymbolNodes
@@ -27,7 +27,7 @@ _STATE = ("graph", "nodes", "symbols", "scope")
 
 
 class _Nodes(dict[int, Any]):
-    """The nodes of an inner graph by fake tensor; one that only the outer graph knows is lifted when asked for."""
+    """The nodes of an inner graph by fake tensor; one of the outer graph is lifted at its first use."""
 
     def __init__(self, part: Subgraph) -> None:
         super().__init__()
@@ -35,8 +35,9 @@ class _Nodes(dict[int, Any]):
 
     def get(self, key: int, default: Any = None) -> Any:
         found = super().get(key)
-        if found is None and self.part.outer_knows(key):
-            found = self[key] = self.part.lift(key)
+        if found is None and self.part._outer["nodes"].get(key) is not None:
+            kept = reversed(self.part.recorder.kept)
+            found = self[key] = self.part.lift(next(fake for fake in kept if id(fake) == key))
         return default if found is None else found
 
 
@@ -64,7 +65,7 @@ class _Symbols(SymbolNodes):
         make: Any = self.shape_env.create_symintnode if symbol.is_integer else self.shape_env.create_symfloatnode
         kind = int if symbol.is_integer else float
         number = make(symbol, hint=None if hint is None else kind(hint))
-        return self.part.lift_number(number)
+        return self.part.lift(number)
 
 
 class Subgraph:
@@ -134,10 +135,7 @@ class Subgraph:
             self._install(inner)
 
     def add_input(self, name: str, fake: FakeTensor) -> fx.Node:
-        if self._last_input is None:
-            self.graph.inserting_after(self.graph._root)
-        else:
-            self.graph.inserting_after(self._last_input)
+        self.graph.inserting_after(self._last_input or self.graph._root)
         node = self._last_input = self.graph.create_node("placeholder", name, (), {})
         self.graph.inserting_before(self.graph._root)
         node.meta["example_value"] = fake
@@ -152,17 +150,8 @@ class Subgraph:
         self.recorder.kept.append(fake)
         self.recorder.nodes[id(fake)] = node
 
-    def outer_knows(self, key: int) -> bool:
-        return self._outer["nodes"].get(key) is not None
-
-    def lift(self, key: int) -> fx.Node:
-        fake = next(kept for kept in reversed(self.recorder.kept) if id(kept) == key)
-        return self._lift(fake)
-
-    def lift_number(self, number: object) -> fx.Node:
-        return self._lift(number)
-
-    def _lift(self, value: object) -> fx.Node:
+    def lift(self, value: object) -> fx.Node:
+        """An input for a tensor or a number of the outer graph."""
         node = self.add_input(f"outer_{len(self.lifted)}", value)
         self.lifted.append(value)
         self.inputs.append(node)
@@ -196,5 +185,5 @@ def operand_key(value: Any) -> Any:
 
 
 def all_operands(*parts: Subgraph) -> list[Any]:
-    """What any of the inner graphs takes from outside, each once."""
+    """Operands of the inner graphs, each once."""
     return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())

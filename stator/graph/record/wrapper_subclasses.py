@@ -54,7 +54,7 @@ class Wrappers:
                     wrapper = symbolic_wrapper(recorder.fake_mode, tensor, source, parts, dims, inner)
                 else:
                     wrapper = recorder.fake_mode.from_tensor(tensor, static_shapes=True)
-        except Exception as error:  # of torch's, or of the class: whether it is right, eager says
+        except Exception as error:  # of torch or of the class: eager decides whether it is right
             raise Break("SB017", f"a {type(tensor).__name__}: {error}") from error
         if type(wrapper) is not type(tensor):
             raise Break("SB017", f"a {type(tensor).__name__}, whose __tensor_unflatten__ makes another class")

@@ -1,6 +1,6 @@
-"""Take the program's TorchFunctionModes off torch's stack.   while Stator works, or a residual runs  ->  none is asked
+"""Take the program's TorchFunctionModes off torch's stack.   while Stator works, or a residual runs  ->  none is called
 
-What a trace, a backend and a residual do with tensors is none of a mode's business: the trace has asked it already.
+Operations of a trace, a backend and a residual bypass modes: the trace has called them already.
 The same goes for tensor subclasses and their `__torch_function__`, which a capture turns off for itself.
 Hooks on saved tensors are taken off for a capture alone: what a residual saves for the backward pass is theirs.
 """
@@ -19,7 +19,7 @@ C: Any = torch._C
 
 
 class _Aside(threading.local):
-    """What this thread's capture has taken off: modes, innermost last, torch's state of `__torch_function__`, hooks."""
+    """State that this thread's capture has taken off: modes, innermost last, `__torch_function__`, hooks."""
 
     modes: list[Any] = []
     functions: Any = None

@@ -72,7 +72,7 @@ def process_device() -> torch.device | None:
 
 
 def saved_hooks() -> tuple[bool, str | None]:
-    """Whether hooks on saved tensors are allowed, and what is said where they are not."""
+    """Whether hooks on saved tensors are allowed, and the message where they are not."""
     message = C._autograd._saved_tensors_hooks_get_disabled_error_message()
     return message is None, message
 
@@ -139,7 +139,7 @@ def without_grad(state: TorchState) -> Iterator[None]:
 
 @dataclass
 class TorchState(Mechanism):
-    """What one trace has changed."""
+    """Settings that one trace has changed."""
 
     feeds_graph = True  # each change is a node
 
@@ -214,7 +214,7 @@ class TorchState(Mechanism):
                 tuple(self.devices), self.default_device, len(self.contexts))
 
     def clear(self) -> None:
-        pass  # it holds nothing of the program's
+        pass  # it holds no user objects
 
     def restore(self) -> None:
         for setter, args in self.restoring_calls():

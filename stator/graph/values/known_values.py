@@ -61,7 +61,7 @@ def decided(comparison: str, number: float) -> Any:
 
 
 def of_comparison(node: fx.Node) -> Any:
-    """What a node that compares a random tensor with a number answers."""
+    """The truth of a node that compares a random tensor with a number."""
     comparison = _COMPARED.get(node.target) if node.op in ("call_function", "call_method") else None
     if comparison is None or node.kwargs or len(node.args) != 2:
         return UNKNOWN
@@ -74,7 +74,7 @@ def of_comparison(node: fx.Node) -> Any:
 
 
 def of_relation(relation: Any, definitions: dict[Any, tuple[fx.Node, Any]]) -> Any:
-    """What a comparison of a random number, read with `item()`, answers."""
+    """The truth of a comparison of a random number, read with `item()`."""
     comparison = _RELATIONS.get(type(relation))
     if comparison is None:
         return UNKNOWN
@@ -119,7 +119,7 @@ class _Watch(TorchDispatchMode):
 
 
 class KnownValues:
-    """What can be known of one recorder's graph."""
+    """Known values of one recorder's graph."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -181,7 +181,8 @@ class KnownValues:
             _map_leaves((args, kwargs), collect)
         for symbol in sorted(free, key=str):
             self._settle_symbol(symbol)
-        plain: tuple[Any, Any] = _map_leaves((args, kwargs), _constant)
+        plain: tuple[Any, Any] = _map_leaves((args, kwargs), lambda leaf: as_constant(leaf)
+                                             if type(leaf) is torch.SymInt else leaf)
         return plain
 
     def _settle_symbol(self, symbol: sympy.Symbol) -> bool:
@@ -202,11 +203,12 @@ class KnownValues:
         return True
 
     def _size_again(self, node: fx.Node, path: object) -> Any:
-        """A size that an operation on unknown values makes of known numbers: the operation is asked again."""
+        """A size that an operation on unknown values makes of known numbers: run its rule again."""
         recorder = self.recorder
         if not path or node.op == "placeholder" or recorder.log.reshaped:
             return UNKNOWN
-        args, kwargs = _map_leaves((node.args, node.kwargs), _example)
+        args, kwargs = _map_leaves((node.args, node.kwargs), lambda leaf: leaf.meta.get("example_value")
+                                   if type(leaf) is fx.Node else leaf)
         changed = self.settled(args[:1] + map_scalars(args[1:], self.of_scalar, direct=True),
                                map_scalars(kwargs, self.of_scalar, direct=True))
         if has_unbacked(changed) or UNKNOWN in pytree.tree_leaves(changed):
@@ -300,14 +302,6 @@ class KnownValues:
                 raise NotKnown
 
 
-def _example(argument: Any) -> Any:
-    return argument.meta.get("example_value") if type(argument) is fx.Node else argument
-
-
-def _constant(value: object) -> Any:
-    return as_constant(value) if type(value) is torch.SymInt else value
-
-
 def _map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
     """Nested arguments with each leaf changed; a slice has three."""
     cls = type(tree)
@@ -382,7 +376,7 @@ def _dtypes(node: fx.Node) -> set[torch.dtype]:
 
 
 def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
-    """What one node computes; only torch's own functions are run."""
+    """The value of one node; only torch's own functions are run."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: known[argument])
     if node.op == "call_method":
         result = getattr(torch.Tensor, node.target)(*args, **kwargs)

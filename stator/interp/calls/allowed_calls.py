@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from stator.breaks import Break
 from stator.errors import describe_callable
-from stator.graph.fx.naming import field_names
+from stator.graph.fx.nodes import field_names
 from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.outside_changes import changed_trackers

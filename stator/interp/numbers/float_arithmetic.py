@@ -20,7 +20,7 @@ import sympy
 import torch
 from torch import fx
 
-from stator.graph.record.number_operators import FLOAT_ADD, FLOAT_MUL, FLOAT_SUB
+from stator.graph.values.graph_numbers import FLOAT_ADD, FLOAT_MUL, FLOAT_SUB
 from stator.interp.graph_errors import Assertion
 from stator.interp.lookup import MISSING
 from stator.interp.services import VM

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import events
 from stator.graph.fx.graph_instances import may_view
-from stator.graph.fx.naming import legal_name, name_parts
+from stator.graph.fx.nodes import legal_name, name_parts
 from stator.graph.metadata.input_layouts import add_alike
 from stator.guards.guard import is_constant, value_key
 from stator.guards.pattern import PatternInstance

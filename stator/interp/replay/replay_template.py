@@ -15,8 +15,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
-from stator.graph.fx.naming import name_parts
-from stator.graph.fx.new_nodes import Stretch
+from stator.graph.fx.nodes import Stretch, name_parts
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
-from stator.graph.record.number_operators import SLICE_BOUND, element_behind, item_of_sum
+from stator.graph.values.graph_numbers import SLICE_BOUND, element_behind, item_of_sum
 from stator.interp.numbers.symbolic_numbers import INDEXES, item_of
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched

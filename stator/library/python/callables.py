@@ -30,7 +30,7 @@ _SYMBOLS = {id(function): (symbol, number == 1) for symbol, functions in operato
 
 
 def require_target(vm: VM, getter: Any, descr: Any, obj: Any, owner: Any) -> None:
-    """Of no object and no class CPython refuses a descriptor in its own words."""
+    """Raise CPython's own error for a descriptor of no object and no class."""
     if obj is None and owner is None:
         vm.native_unhooked(getter, (descr, obj, owner))
 
@@ -115,7 +115,7 @@ def _binary(vm: VM, cont: Any, callee: Any, left: Any, right: Any, /) -> None:
 
 
 def parts_of_getter(vm: VM, getter: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What an attrgetter, itemgetter or methodcaller was made from; from outside: stand-ins of it."""
+    """Parts of an attrgetter, itemgetter or methodcaller; stand-ins for those of an outside one."""
     function, parts = getter.__reduce__()[:2]
     if not vm.heap.is_opaque(getter):
         return function, parts
@@ -162,7 +162,7 @@ def _partial_call(vm: VM, cont: Any, partial: Any, /, *args: Any, **kwargs: Any)
 
 
 class NoteAlias(Continuation):
-    """After `list[int]()`: the new object is told what it was called as, if it can be."""
+    """After `list[int]()`: set `__orig_class__` on the new object, if it takes attributes."""
 
     __slots__ = ("alias", "cont")
     resumes, held = True, ("alias",)

@@ -75,12 +75,6 @@ def _get(vm: VM, variable: Any, default: Any = MISSING, /) -> Any:
     return default if value is MISSING else value
 
 
-def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
-    """Whether numpy's C code reads the variable: settings of floating-point errors and of printing."""
-    return any(value is variable for name in ("_ufunc_config", "printoptions")
-               for value in vars(sys.modules.get(f"numpy._core.{name}", sys)).values())
-
-
 def _last_set(vm: VM, variable: object) -> ContextSet | None:
     return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
 
@@ -92,7 +86,9 @@ def _set(vm: VM, first: object, second: object, /) -> Any:
     if vm.effects.watched:
         raise Break("SB015", "a context variable is set after output through the user's own code, which can see it")
     variable = vm.guard_identity(first)
-    if is_read_by_c(variable):
+    # numpy's C code reads its settings of floating-point errors and of printing.
+    if any(value is variable for name in ("_ufunc_config", "printoptions")
+           for value in vars(sys.modules.get(f"numpy._core.{name}", sys)).values()):
         raise Break("SB013", f"the context variable {variable.name} is set, which C code reads")
     token = contextvars.Context().run(variable.set, None)
     vm.fresh[id(token)] = token
@@ -115,7 +111,7 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
 
 @contextlib.contextmanager
 def own_context(vm: VM) -> Iterator[None]:
-    """Whatever decimals are computed, no flag of the user's is raised."""
+    """Compute decimals on a copy of the user's context: its flags stay as they are."""
     users = decimal.getcontext()
     vm.contexts.decimal = users.copy()
     vm.contexts.decimal.clear_flags()
@@ -134,7 +130,7 @@ def raised_flags(vm: VM) -> tuple[Any, ...]:
 
 
 def raise_flags(signals: tuple[Any, ...]) -> None:
-    """What the residual does with them."""
+    """Raise flags in the user's context; called by the residual."""
     flags = decimal.getcontext().flags
     for signal in signals:
         flags[signal] = True

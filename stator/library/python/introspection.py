@@ -128,17 +128,13 @@ def _slotnames(vm: VM, cls: Any) -> list[str]:
                 private = name.startswith("__") and not name.endswith("__") and stripped
                 names.append(f"_{stripped}{name}" if private else name)
         if is_mutable_class(cls):
-            _keep_slotnames(vm, cls, names)
+            known = "__slotnames__" in cls.__dict__
+            if id(cls) not in vm.fresh:
+                vm.heap.guard(DictOf(Pinned(cls)), Kind.PRESENT if known else Kind.ABSENT, "__slotnames__")
+                known = known or "__slotnames__" in vm.classes.overlays.get(cls, {})
+            if not known:
+                store_on_class(vm, cls, "__slotnames__", names, DISCARD)
     return names
-
-
-def _keep_slotnames(vm: VM, cls: type, names: list[str]) -> None:
-    known = "__slotnames__" in cls.__dict__
-    if id(cls) not in vm.fresh:
-        vm.heap.guard(DictOf(Pinned(cls)), Kind.PRESENT if known else Kind.ABSENT, "__slotnames__")
-        known = known or "__slotnames__" in vm.classes.overlays.get(cls, {})
-    if not known:
-        store_on_class(vm, cls, "__slotnames__", names, DISCARD)
 
 
 @suspending_rule(torch.jit.ScriptFunction.__dict__["__call__"])

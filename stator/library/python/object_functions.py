@@ -72,7 +72,7 @@ class OrDefault(Continuation):
 
 
 class OfVars(OrDefault):
-    """vars(): its own words where there is no `__dict__`."""
+    """vars(): its own message where there is no `__dict__`."""
 
     __slots__ = ()
 
@@ -327,7 +327,7 @@ def _of_the_users(vm: VM, value: Any) -> Any:
 
 
 def _noted(vm: VM, value: object, number: int) -> int:
-    """The residual's object has another address: it is asked again where the number leaves the trace."""
+    """Note numbers of objects made inside: the residual hashes its own object where the number leaves the trace."""
     if _moves(vm, value):
         vm.identity.hashes[number] = value
     return number

@@ -207,7 +207,7 @@ def draw_among(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> 
 
 
 def shuffled(stream: Any, values: list[Any]) -> list[Any]:
-    """What shuffle() makes of a list, as a list."""
+    """A shuffled copy of a list."""
     values = list(values)
     random.Random.shuffle(stream, values)
     return values
@@ -238,7 +238,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _example(scratch: object, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What such a call gives, of a stream of our own."""
+    """An example of the result, from a stream of Stator."""
     try:
         return function(scratch, *values, **named)
     except Exception as error:

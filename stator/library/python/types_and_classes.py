@@ -161,7 +161,7 @@ def _is_claimed(vm: VM, obj: object, cls: type) -> bool:
 
 
 def claimed_class(vm: VM, obj: object) -> Any:
-    """What `obj.__class__` says; None where the object says nothing of its own."""
+    """The value of `obj.__class__`; None where it is the type's own descriptor."""
     if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
             and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
         return None

@@ -55,7 +55,7 @@ _QUIET = frozenset({"default", "always", "ignore", "module", "once"})
 
 
 class Recording:
-    """One manager that is entered: its list, and the filters set since, the one that is asked first at the front."""
+    """One entered manager: its list, and the filters set since, the first to be tried in front."""
 
     def __init__(self, manager: object, outer: Recording | None, propagates: bool) -> None:
         self.manager, self.propagates = manager, propagates

@@ -29,17 +29,17 @@ from stator.graph.state.torch_state import GRAD_MODE, without_grad
 from stator.guards.guard import is_constant
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
-from stator.interp.branches.captured_branches import describe, shares
+from stator.interp.branches.captured_branches import shares
 from stator.interp.calls.allowed_calls import call_allowed
 from stator.interp.calls.call_protocol import function_defaults
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import find, mro_of
 from stator.interp.mechanisms import fingerprints
-from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.mutation_check import Witness
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
-from stator.library.torch.higher_order_operators import modules_of
+from stator.library.torch.higher_order_operators import empty_like, modules_of, watched
 from stator.settings import marks
 
 # ---------------------------------------------------------------------- two graphs as one node
@@ -96,10 +96,7 @@ def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any
     vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     inputs, ctx = application.inputs, application.ctx
     with without_grad(vm.torch_state):
-        try:
-            witness = Witness(vm)
-        except Unwatched as why:
-            raise Break("SB016", f"{name}.apply, while {describe(why)}") from None
+        witness = watched(vm, f"{name}.apply")
         with Subgraph(vm.recorder, floats=True) as ahead:
             versions = [vm.recorder.version_of(value) for value in inputs if type(value) is FakeTensor]
             output = members("forward", inputs if application.separate else (ctx, *inputs))
@@ -212,8 +209,7 @@ def gradient_like(vm: VM, value: Any, number: int, part: Subgraph, constant: boo
     """The gradient of one result, as backward is given it: zeros where none can flow, None for what is no tensor."""
     if type(value) is not FakeTensor:
         return None
-    with torch._C.DisableTorchFunction():
-        grad = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    grad = empty_like(value)
     if not constant:
         part.bind(f"grad_{number}", grad)
         return grad
@@ -241,7 +237,7 @@ class Application:
         self.calls = vm.recorder.scope.calls
 
     def marks(self, name: str) -> tuple[Any, ...]:
-        """What forward said through ctx.mark_dirty or ctx.mark_non_differentiable."""
+        """Tensors given to ctx.mark_dirty or ctx.mark_non_differentiable."""
         return instance_dict(self.ctx).get(name, ())  # type: ignore[union-attr]
 
 
@@ -314,8 +310,11 @@ def _instance(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
 
 def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
     application = Application(vm, cls, inputs)
-    if application.separate:
-        application.inputs = inputs + missing_defaults(vm, cls, len(inputs))
+    if application.separate:  # with setup_context, apply fills in the defaults of forward's last parameters
+        forward = find(vm, cls, "forward")
+        function = getattr(forward, "__func__", forward)
+        missing = function.__code__.co_argcount - len(inputs)
+        application.inputs = inputs + (function_defaults(vm, function)[-missing:] if missing > 0 else ())
     return application
 
 
@@ -331,16 +330,8 @@ def traced(vm: VM, application: Application) -> Any:
     return traced_apply(vm, application, members, as_outputs)
 
 
-def missing_defaults(vm: VM, cls: type, given: int) -> tuple[Any, ...]:
-    """The defaults of forward's last parameters: with setup_context, apply fills them in."""
-    forward = find(vm, cls, "forward")
-    function = getattr(forward, "__func__", forward)
-    missing = function.__code__.co_argcount - given
-    return function_defaults(vm, function)[-missing:] if missing > 0 else ()
-
-
 def without_history(vm: VM, application: Application, output: object) -> Any:
-    """What apply makes of forward's result: an input that was not changed comes back as another tensor."""
+    """Results of apply: an unchanged input comes back as another tensor."""
     if type(output) is tuple:
         return tuple(_without_history(vm, application, part) for part in output)
     return _without_history(vm, application, output)

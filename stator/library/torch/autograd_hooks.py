@@ -35,7 +35,7 @@ from stator.heap.tracker import ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
-from stator.library.torch.higher_order_operators import interpreted, modules_of
+from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
 from stator.source import CALL_TEXTS, CallOf, Pinned
 from stator.strategy import Strategy
 
@@ -81,7 +81,7 @@ def remade_cell(vm: VM, what: str, cell: object, cells: list[Any] | None) -> typ
 
 
 def contents(cell: Any) -> Any:
-    """What is in a variable; the cell itself where it is not set."""
+    """The value of a cell; the cell itself where it is empty."""
     try:
         value = cell.cell_contents
     except ValueError:
@@ -173,11 +173,11 @@ def _noting(vm: VM, entry: Pushed) -> Any:
 
 
 def _never(packed: object) -> Any:
-    raise AssertionError("a saved tensor of a trace is not asked for")
+    raise AssertionError("a saved tensor of a trace is never unpacked")
 
 
 def has_changes(vm: VM) -> bool:
-    """Whether there are objects that code of the user's would see as they were before the trace."""
+    """Whether user code would still see some objects as they were before the trace."""
     return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.classes.overlays.values()) \
         or any(tracker.shape is not ShadowKind.TENSOR for tracker in changed_trackers(vm.heap))
 
@@ -185,8 +185,7 @@ def has_changes(vm: VM) -> bool:
 def require_pure(vm: VM, pack: Any, fake: FakeTensor) -> None:
     """Break where the hook, given such a tensor, does anything but compute."""
     with torch._C.DisableTorchFunction():
-        given = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device) \
-            if fake.layout is torch.strided else fake.clone()
+        given = empty_like(fake) if fake.layout is torch.strided else fake.clone()
     try:
         with without_grad(vm.torch_state):
             interpreted(vm, HOOKS, pack, [given], ())
@@ -209,9 +208,11 @@ class HooksAround:
             vm.replay = None  # each operation is looked at
 
     def before_saving(self, *values: object) -> None:
-        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes() \
-                or not any(map(_needs_grad, pytree.tree_leaves(values))):
+        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes():
             return
+        with torch._C.DisableTorchFunction():
+            if not any(type(each) is FakeTensor and each.requires_grad for each in pytree.tree_leaves(values)):
+                return
         self.disturbed = True
         self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
         if self.are_on:
@@ -224,11 +225,6 @@ class HooksAround:
         if self.checked != vm.heap.changes.writes:
             self.checked, self.changed = vm.heap.changes.writes, has_changes(vm)
         return self.changed
-
-
-def _needs_grad(value: Any) -> bool:
-    with torch._C.DisableTorchFunction():
-        return type(value) is FakeTensor and value.requires_grad
 
 
 def leave_hooks(vm: VM) -> None:
@@ -247,7 +243,7 @@ def require_popped(vm: VM) -> None:
 
 
 def why_disabled(vm: VM) -> str | None:
-    """What whoever has forbidden the hooks says; a fact, unless the program has done it itself."""
+    """The message with which hooks are forbidden, guarded unless the program itself has set it."""
     message: str | None = A._saved_tensors_hooks_get_disabled_error_message()
     if not vm.torch_state.is_changed(SAVED_HOOKS):
         vm.heap.guard(CallOf(Pinned(A._saved_tensors_hooks_get_disabled_error_message)), Kind.FRESH_CALL, message)
@@ -329,8 +325,7 @@ has_side_effect(register_graph)
 def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
     """The node that registers what the hook computes."""
     what = "a hook on a tensor"
-    with torch._C.DisableTorchFunction():
-        grad = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    grad = empty_like(fake)
     with without_grad(vm.torch_state):
         part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
     with torch._C.DisableTorchFunction():

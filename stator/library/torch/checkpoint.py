@@ -28,7 +28,7 @@ from stator.interp.mechanisms import fingerprints
 from stator.interp.rule_registry import suspending_rule
 from stator.interp.vm import VM
 from stator.library.torch.autograd_hooks import outside_callable, why_disabled
-from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
+from stator.library.torch.higher_order_operators import empty_like, finish, interpreted, modules_of
 from stator.native.torch_ops import draws_random_numbers
 from stator.strategy import Strategy
 
@@ -37,7 +37,7 @@ _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug
 
 
 class Region:
-    """A checkpointed function on its way: how the trace was before it, and how the checkpoint was asked for."""
+    """A running checkpoint: its options, and the state of the trace before it."""
 
     def __init__(self, vm: VM, reentrant: bool, keeps_stream: bool) -> None:
         self.reentrant, self.keeps_stream = reentrant, keeps_stream
@@ -157,9 +157,7 @@ def selective(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwarg
 def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """New fakes for what the node returns, with the history that it has."""
     with torch._C.DisableTorchFunction():
-        with torch.no_grad():
-            fakes = [torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device)
-                     for each in tensors]
+        fakes = [empty_like(each) for each in tensors]
         sources = [each for each in operands if isinstance(each, torch.Tensor) and each.requires_grad]
         if not sources or not torch.is_grad_enabled():
             return tuple(fakes)

@@ -160,7 +160,7 @@ def refused(what: str) -> Break:
 
 
 def require_plain(vm: VM, settings: dict[str, Any]) -> None:
-    """What a compiled function is made with outlives the trace: constants and functions of the program."""
+    """Break at settings that are neither constants nor outside functions: they outlive the trace."""
     for name, value in settings.items():
         if type(value) not in CONSTANT_TYPES and not (type(value) is types.FunctionType and id(value) not in vm.fresh):
             raise refused(f"whose argument {name!r} is no constant")

@@ -23,11 +23,10 @@ from stator.breaks import Break
 from stator.graph.analysis.may_fail import writes_outside
 from stator.graph.analysis.mutation import Observation
 from stator.graph.record.subgraph import Subgraph
-from stator.interp.branches.captured_branches import describe
 from stator.interp.frame import Raised
-from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
+from stator.library.torch.higher_order_operators import watched
 from stator.native.torch_ops import draws_inside
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
@@ -216,7 +215,7 @@ def vjp_call(inner: Differentiated) -> Any:
 
 def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: object, retain_graph: bool = True,
               create_graph: bool | None = None) -> Any:
-    """What vjp returns, bound to its operands: the derivatives for these cotangents."""
+    """The function that vjp returns, bound to its operands: derivatives for these cotangents."""
     out_spec, spec = vjp.specs
     flat, given = pytree.tree_flatten(cotangents)
     if given != out_spec:
@@ -249,7 +248,7 @@ def _vmap(vm: VM, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk
     in_dims, out_dims, chunk_size = pytree.tree_map(specialise, (in_dims, out_dims, chunk_size))
     if chunk_size is not None and type(chunk_size) is not int:
         raise Break("SB016", "vmap in chunks of a size that is no constant")
-    witness = None if chunk_size is None else _witness(vm)
+    witness = None if chunk_size is None else watched(vm, "vmap in chunks")  # eager calls it for every chunk
     _, dims, flat, spec = vm.native_unhooked(_process_batched_inputs, (in_dims, inputs, func))
     mapped = [(value, dim) for value, dim in zip(flat, dims, strict=True) if dim is not None]
     with Subgraph(vm.recorder) as part:
@@ -272,14 +271,6 @@ def _vmap(vm: VM, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk
     operands = (*(value for value, _ in mapped), *part.lifted)
     results = record(vm, target, operands)
     return pytree.tree_unflatten(list(results), out_spec)
-
-
-def _witness(vm: VM) -> Witness:
-    """Eager calls the function once for every chunk."""
-    try:
-        return Witness(vm)
-    except Unwatched as why:
-        raise Break("SB016", f"vmap in chunks, while {describe(why)}") from None
 
 
 def _slice_of(part: Subgraph, index: int, value: Any, dim: int) -> Any:

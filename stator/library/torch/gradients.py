@@ -135,18 +135,14 @@ has_side_effect(ENTER)
 has_side_effect(EXIT)
 
 
-def require_known(vm: VM) -> None:
+@rule(ENTER)
+def _enter(vm: VM) -> int:
     """Tangents are on the fakes themselves: no remembered result, and no stand-in of another kind, has any."""
     recorder = vm.recorder
     if FORWARD in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
         raise Break("SB016", FORWARD)
     recorder.propagation.require_exact()
-
-
-@rule(ENTER)
-def _enter(vm: VM) -> int:
-    require_known(vm)
     try:
         level = C._enter_dual_level()
     except Exception as error:  # there is one already

@@ -46,14 +46,25 @@ from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
 
 
+def watched(vm: VM, what: str) -> Witness:
+    """A witness of mutations from here on."""
+    try:
+        return Witness(vm)
+    except Unwatched as why:
+        raise Break("SB016", f"{what}, while {describe(why)}") from None
+
+
+def empty_like(fake: torch.Tensor) -> torch.Tensor:
+    """A fake of its own with the layout of another, without history."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+
+
 def interpreted(vm: VM, what: str, function: Callable[..., Any], given: list[Any], more: tuple[Any, ...],
                 kwargs: dict[str, Any] | None = None) -> tuple[Subgraph, Any]:
     """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
     vm.recorder.propagation.require_exact()  # which tensors share memory must be known
-    try:
-        witness = Witness(vm)
-    except Unwatched as why:
-        raise Break("SB016", f"{what}, while {describe(why)}") from None
+    witness = watched(vm, what)
     with Subgraph(vm.recorder) as part:
         for number, fake in enumerate(given):
             part.bind(f"given_{number}", fake)
@@ -151,9 +162,8 @@ def like(vm: VM, value: Any) -> Any:
             return env.create_unbacked_symint()
     if type(value) is not FakeTensor:
         raise Break("SB016", f"a loop of the graph that carries a {type(value).__name__}")
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype,
-                                   device=value.device).requires_grad_(value.requires_grad)
+    with torch._C.DisableTorchFunction():
+        return empty_like(value).requires_grad_(value.requires_grad)
 
 
 def slice_like(vm: VM, value: Any) -> Any:
@@ -281,7 +291,7 @@ def _associative_scan(vm: VM, combine: Any, xs: Any, more: Any = ()) -> Any:
 
 
 def number_of(query: Any) -> Any:
-    """What stands for a batch, a head or a position: the functions get it as a tensor without dimensions."""
+    """A batch, head or position number, as a tensor without dimensions."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
         return torch.empty((), dtype=torch.int32, device=query.device)
 

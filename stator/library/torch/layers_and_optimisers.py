@@ -100,7 +100,7 @@ def layers_of(vm: VM, function: object, given: dict[str, Any]) -> tuple[Any, ...
 
 
 def _wrapped_for_peer(function: Callable[..., Any]) -> Any:
-    """What `torch._disable_dynamo` makes of a function; every result shares this code."""
+    """The wrapper that `torch._disable_dynamo` makes; all wrappers share this code."""
     return torch._disable_dynamo(function)
 
 

@@ -27,14 +27,10 @@ from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
 C: Any = torch._C
-
-
-# ---------------------------------------------------------------------- setters
-
-
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})
 _SETTING_OF_SETTER = {id(setting.setter): setting for setting in torch_state.SETTINGS}
-_NAMES = {C._set_default_dtype: "the default dtype", torch_state.set_determinism: "deterministic algorithms"}
+_NAMES = {C._set_default_dtype: "the default dtype",
+          torch_state.set_determinism: "the choice of deterministic algorithms"}
 _OLDER = {
     "is_autocast_cpu_enabled": (C.is_autocast_enabled, "cpu"), "get_autocast_cpu_dtype": (C.get_autocast_dtype, "cpu"),
     "get_autocast_gpu_dtype": (C.get_autocast_dtype, "cuda"),

@@ -1,4 +1,4 @@
-"""Rules for torch functions about numbers that only the graph knows.
+"""Rules for torch functions about unbacked numbers.
 
     torch._check(n <= 4)         ->  a fact for the rest of the trace, asserted when the graph runs
     torch._check_tensor_all(m)   ->  an assertion in the graph
@@ -31,7 +31,7 @@ _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.
 
 
 def constant_text(message: object) -> str | None:
-    """What a `lambda: "text"` says; None for any other message, which cannot be made while tracing."""
+    """The text of a `lambda: "text"`; None for any other message, which cannot be made while tracing."""
     if type(message) is not types.FunctionType or message.__code__.co_argcount or message.__code__.co_freevars:
         return None
     result = constant_result(decode(message.__code__))

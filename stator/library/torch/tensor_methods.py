@@ -316,7 +316,10 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
         plain = is_copied_by_clone(tracker.original)
         vm.heap.guard(CallOf(Pinned(is_copied_by_clone), (tracker.source,)), Kind.FRESH_CALL, plain)
     if tracker is not None and (wants_grad or not plain):
-        require_plain_leaf(tracker.original)
+        tensor = tracker.original
+        with torch._C.DisableTorchFunction():  # a copy takes a gradient and attributes along, unknown to the trace
+            if not tensor.is_leaf or tensor.grad is not None or tensor.__dict__:
+                raise Break("SB005", "copy.deepcopy of a tensor with more than values")
         return copy_before_graph(vm, fake, memo)
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
@@ -328,8 +331,3 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
     return made
 
 
-def require_plain_leaf(tensor: torch.Tensor) -> None:
-    """A copy takes a gradient and attributes along, which the trace would not know of."""
-    with torch._C.DisableTorchFunction():
-        if not tensor.is_leaf or tensor.grad is not None or tensor.__dict__:
-            raise Break("SB005", "copy.deepcopy of a tensor with more than values")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from stator.graph.fx.naming import input_name
+from stator.graph.fx.nodes import input_name
 
 
 def test_an_argument_named_self_does_not_shadow_the_module() -> None:
