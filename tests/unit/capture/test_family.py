@@ -268,7 +268,7 @@ def test_what_has_no_graph_or_waits_for_a_lock_is_made_for_each_place() -> None:
         SCALE[0] = scale
         assert stator.compile(locked, backend=counter)(torch.ones(2)).tolist() == [scale] * 2
         assert not LOCK.locked()
-    assert counter.compiled == 2  # one for each content; the entries are three
+    assert counter.compiled == 2  # each place has an entry of its own; equal graphs are compiled once
 
 
 @pytest.mark.parametrize("held", [False, True])
