@@ -19,6 +19,7 @@ from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
+from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.graph_errors import keep_order
 from stator.interp.replay.layer_replay import Replay
 from stator.interp.suspend import restore
@@ -140,7 +141,11 @@ class CallSite:
         vm.policy.not_rebuilt = self.learned.not_rebuilt
         vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.learned.why_off)
         vm.policy.effects_break = self.settings.print == "break"
-        vm.replay = Replay(vm) if self.settings.replay and Strategy.HANDLED_ERRORS not in self.turned_off else None
+        wanted = self.settings.regions if type(self.settings.regions) is tuple else ()
+        vm.recorder.region.named = NamedRegions(wanted) if wanted else None
+        # A layer that is replayed holds other modules than the one that was traced.
+        replays = self.settings.replay and all(isinstance(each, type) for each in wanted)
+        vm.replay = Replay(vm) if replays and Strategy.HANDLED_ERRORS not in self.turned_off else None
         vm.policy.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None

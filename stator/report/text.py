@@ -99,8 +99,17 @@ def _(event: events.GraphShared) -> str:
 @render.register
 def _(event: events.GraphCut) -> str:
     unique, total = sum(nodes for nodes, _ in event.pieces), sum(nodes * uses for nodes, uses in event.pieces)
-    pieces = ", ".join([f"{nodes} nodes x{uses}" for nodes, uses in event.pieces])
-    return f"regions: {len(event.pieces)} pieces compiled ({pieces}), {unique} of {total} nodes"
+    names = [f"{name}: " if name else "" for name in event.names] or [""] * len(event.pieces)
+    pieces = ", ".join([f"{name}{nodes} nodes x{uses}"
+                        for name, (nodes, uses) in zip(names, event.pieces, strict=True)])
+    return "\n".join([f"regions: {len(event.pieces)} pieces compiled ({pieces}), {unique} of {total} nodes, in "
+                      f"{sum(event.seconds):.2f} s; about {event.saved_seconds:.2f} s saved",
+                      *[f"regions: no piece of its own: {why}" for why in event.refused]])
+
+
+@render.register
+def _(event: events.PiecesCompiled) -> str:
+    return f"pieces: {event.done} of {event.pieces} compiled, {event.pieces - event.done} to go ({event.seconds:.1f} s)"
 
 
 @render.register
