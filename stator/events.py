@@ -179,6 +179,24 @@ class PiecesCompiled(Event):
 
 
 @dataclass(frozen=True)
+class CompiledElsewhere(Event):
+    """Another process has compiled a graph of this function, or failed; calls then go on eagerly."""
+
+    name: str
+    seconds: float
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class SwappedIn(Event):
+    """Calls of a function that was started eagerly run compiled code from this one on."""
+
+    name: str
+    eager_calls: int
+    seconds: float  # that this call took to capture the graph and to load the compiled code
+
+
+@dataclass(frozen=True)
 class GraphKeptWhole(Event):
     """A graph was compiled in one piece though regions were wanted."""
 

@@ -58,6 +58,16 @@ class EagerRecord:
 
 
 @dataclass(slots=True)
+class EagerStart:
+    """Calls that run eagerly while another process compiles, under options={"start": "eager"}."""
+
+    calls: int = 0
+    job: Any = None  # backends.background.Job: the latest compilation
+    guards: Sequence[Guard] = ()  # of its graph
+    told: bool = False  # that the job has ended
+
+
+@dataclass(slots=True)
 class ForcedBackend:
     """The backend that a stance forces, where one does."""
 
@@ -93,6 +103,7 @@ class CallSite:
     learned: Learned = field(default_factory=Learned)
     eager: EagerRecord = field(default_factory=EagerRecord)
     stance: ForcedBackend = field(init=False)
+    start: EagerStart = field(default_factory=EagerStart)
 
     def __post_init__(self) -> None:
         self.stance = ForcedBackend(self.settings)

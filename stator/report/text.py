@@ -113,6 +113,18 @@ def _(event: events.PiecesCompiled) -> str:
 
 
 @render.register
+def _(event: events.CompiledElsewhere) -> str:
+    return f"start: another process {'failed on' if event.failure else 'has compiled'} {event.name} after " \
+        f"{event.seconds:.1f} s{'; calls stay eager: ' + event.failure if event.failure else ''}"
+
+
+@render.register
+def _(event: events.SwappedIn) -> str:
+    return f"start: {event.name} runs compiled from now on, after {event.eager_calls} eager calls " \
+        f"(swapped in within {event.seconds:.2f} s)"
+
+
+@render.register
 def _(event: events.GraphKeptWhole) -> str:
     return f"regions: {event.graph_nodes} nodes compiled whole: {event.why}"
 

@@ -34,6 +34,8 @@ OWN_OPTIONS: dict[str, str] = {
     "trace_numpy": "numpy code on the memory of tensors is part of the graph, computed by torch (default True)",
     "regions": "'auto' (default): layers that repeat in a graph are compiled once; 'off': graphs are compiled whole; "
                "a list of nn.Modules and classes of them: their calls are the pieces",
+    "start": "'now' (default): the first call waits for the compiler; 'eager': calls run eagerly while another process "
+             "compiles (backend 'inductor')",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -76,6 +78,7 @@ class Settings:
     audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
     regions: str | tuple[object, ...] = "auto"
+    start: str = "now"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def validate(self) -> None:
@@ -105,9 +108,14 @@ class Settings:
         if self.print not in ("replay", "break"):
             raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
         self.check_regions()
+        if self.start not in ("now", "eager"):
+            raise OptionValueError(f"options['start']={self.start!r} is not accepted; use 'now' or 'eager'")
+        if self.start == "eager" and self.backend != "inductor":
+            raise OptionValueError(f"options['start']='eager' is not accepted with the backend {self.backend_name!r}; "
+                                   "use 'inductor', which keeps what it has compiled on disk")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions"}:
+        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions", "start"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     def check_regions(self) -> None:
@@ -119,6 +127,11 @@ class Settings:
             found = f" holds {wrong[0]!r}, which" if wrong else f"={self.regions!r}"
             raise OptionValueError(f"options['regions']{found} is not accepted; use 'auto', 'off' or a list of "
                                    "nn.Modules and classes of them")
+
+    @property
+    def starts_eagerly(self) -> bool:
+        """Whether calls run eagerly while another process compiles."""
+        return self.start == "eager" and self.backend == "inductor"  # a stance may force another backend
 
     @property
     def runs_in_order(self) -> bool:
