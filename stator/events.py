@@ -159,6 +159,41 @@ class GraphCut(Event):
     """A graph was compiled in pieces: for each unique one, its nodes and how often it is used."""
 
     pieces: tuple[tuple[int, int], ...]
+    seconds: tuple[float, ...] = ()  # of each compilation
+    names: tuple[str, ...] = ()  # of calls that the user has named, else empty
+    refused: tuple[str, ...] = ()  # named calls that are no pieces of their own, and why
+
+    @property
+    def saved_seconds(self) -> float:
+        """The time that compiling each use would have taken beyond that."""
+        return sum([took * (uses - 1) for took, (_, uses) in zip(self.seconds, self.pieces, strict=False)])
+
+
+@dataclass(frozen=True)
+class PiecesCompiled(Event):
+    """A graph is being compiled in pieces: unique ones done, of how many, in which time."""
+
+    done: int
+    pieces: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CompiledElsewhere(Event):
+    """Another process has compiled a graph of this function, or failed; calls then go on eagerly."""
+
+    name: str
+    seconds: float
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class SwappedIn(Event):
+    """Calls of a function that was started eagerly run compiled code from this one on."""
+
+    name: str
+    eager_calls: int
+    seconds: float  # that this call took to capture the graph and to load the compiled code
 
 
 @dataclass(frozen=True)
@@ -251,7 +286,7 @@ def show_progress_with(viewer: Listener) -> None:
     _progress_viewer = viewer
 
 
-def emit_progress(event: CaptureProgress) -> None:
+def emit_progress(event: CaptureProgress | PiecesCompiled) -> None:
     emit(event)
     if _progress_viewer is not None:
         _progress_viewer(event)

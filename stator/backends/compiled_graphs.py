@@ -25,6 +25,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from stator import events
+from stator.backends.background import require_compiled
 from stator.backends.compilation import compile_graph
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.generations import records_cuda_graphs
@@ -44,7 +45,7 @@ from stator.source import unpinned
 
 MOST_GRAPHS, MOST_ALIKE = 64, 3  # kept for later captures: contents, the last used ones, and older graphs of each
 _UNSEEN = frozenset({"backend", "options", "name", "recompile_limit", "isolate_recompiles", "strict", "audit",
-                     "shapes"})
+                     "shapes", "start"})
 _CONFIGS = ("torch._functorch.config", "torch._inductor.config")
 _SWITCHES: tuple[Callable[[], object], ...] = (
     global_state, torch.get_float32_matmul_precision, torch.get_num_threads, torch.is_anomaly_enabled,
@@ -86,13 +87,13 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings:
     """Compile `gm`, or return the compiled graph of equal content; `requester` None: compile it for itself."""
     backend = find_backend(settings.backend)
     if requester is None or backend.function in NEED_NO_CODE:
-        return compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
+        return compile_here(gm, example_inputs, settings, fake_mode, grad_enabled)
     try:
         symbols = _Symbols(fake_mode.shape_env)
         key = key_of(gm, example_inputs, settings, backend, symbols, grad_enabled, requester)
         known = _graphs.get(key, [])
     except Unkeyed:
-        return compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
+        return compile_here(gm, example_inputs, settings, fake_mode, grad_enabled)
     for found in known:
         if (backend.takes_settings or found.maker() is not requester.points) and symbols.take(found):
             _graphs.move_to_end(key)
@@ -101,7 +102,7 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings:
     for node in gm.graph.find_nodes(op="placeholder"):
         if "source" in node.meta:
             node.meta["source"] = unpinned(node.meta["source"])
-    compiled = compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
+    compiled = compile_here(gm, example_inputs, settings, fake_mode, grad_enabled)
     try:
         _graphs[key] = [CompiledGraph(compiled, *symbols.asked(), weakref.ref(requester.points)), *known[:MOST_ALIKE]]
     except Unkeyed:
@@ -110,6 +111,14 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings:
     while len(_graphs) > MOST_GRAPHS:
         _graphs.popitem(last=False)
     return compiled
+
+
+def compile_here(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, fake_mode: FakeTensorMode,
+                 grad_enabled: bool) -> Callable[..., object]:
+    """Compile `gm` in this process; where calls start eagerly, after another one has filled the caches."""
+    if settings.starts_eagerly:
+        require_compiled(gm, example_inputs, settings, grad_enabled)
+    return compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
 
 
 def key_of(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, backend: Backend,

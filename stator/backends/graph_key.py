@@ -20,12 +20,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.backends.static_inputs import is_member_of_module
 from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import storage_of
-from stator.graph.fx.graph_modules import AT
+from stator.graph.fx.graph_modules import AT, NAMED_REGION
 from stator.shapes.symbolic_values import SYMBOLIC
 
 Key = Hashable
 # Where a node stands, and what its layout and its memory tell already.
-_UNMARKED = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", AT, CAUGHT})
+_UNMARKED = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", AT, CAUGHT,
+                        NAMED_REGION})
 _PLAIN = frozenset({str, int, bool, type(None), type(...), range, torch.device, torch.dtype, torch.layout,
                     torch.memory_format})
 

@@ -6,12 +6,15 @@ they mean to torch.compile: patches of torch._inductor.config while this graph i
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch._functorch import config as functorch_config
+from torch._guards import TracingContext
 
 from stator.backends.inner_calls import keep_pass, keeps_passes
 from stator.backends.saved_values import partitioner_of_marks
@@ -31,9 +34,43 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
         kind = "backward" if keywords.get("is_backward") else "inference" if keywords.get("is_inference") else "forward"
         return keep_pass(kind, len(given), module.compile_fx_inner(graph, given, **keywords))
 
-    inner = {"inner_compile": compile_pass} if keeps_passes() else {}
     patches = partitioner_of_marks(gm) | config_patches(settings)
-    return module.compile_fx(gm, list(example_inputs), config_patches=patches, **inner)  # type: ignore[no-any-return]
+    with contextlib.ExitStack() as around:
+        if settings.starts_eagerly:  # another process compiles the backward pass, too
+            around.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
+        inner = {}
+        if keeps_passes():
+            around.enter_context(loaded_passes_kept())
+            inner["inner_compile"] = compile_pass
+        return module.compile_fx(  # type: ignore[no-any-return]
+            gm, list(example_inputs), config_patches=patches, **inner)
+
+
+@contextlib.contextmanager
+def loaded_passes_kept() -> Iterator[None]:
+    """Keep the passes of a graph that AOTAutograd finds in its cache: no compiler is called for them."""
+    result: Any = getattr(importlib.import_module("torch._functorch._aot_autograd.aot_autograd_result"),
+                          "GenericAOTAutogradResult", None)
+    load = getattr(result, "_load_and_post_compile", None)
+    if load is None:  # a version of torch that loads them otherwise: only Inductor's own cache is used
+        with functorch_config.patch(enable_autograd_cache=False):
+            yield
+        return
+
+    def load_and_keep(found: Any, *args: Any) -> Any:
+        forward, backward, needs_autograd = load(found, *args)
+        meta = found.runtime_metadata
+        keep_pass("forward" if needs_autograd else "inference", len(meta.input_info), forward)
+        if backward is not None:
+            keep_pass("backward", 0, backward)
+        TracingContext.get().fw_metadata = meta
+        return forward, backward, needs_autograd
+
+    result._load_and_post_compile = load_and_keep
+    try:
+        yield
+    finally:
+        result._load_and_post_compile = load
 
 
 def wake_workers() -> None:

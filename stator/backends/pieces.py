@@ -84,10 +84,7 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
 
 def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
     """Pieces and seams in order."""
-    for node in list(graph.nodes):  # parts of a result stay with it: what is handed on are tensors
-        if node.target is operator.getitem and type(node.args[0]) is fx.Node and type(node.args[1]) is int \
-                and type(node.args[0].meta.get("example_value")) in (tuple, list):
-            node.args[0].append(node)
+    keep_parts_together(graph)
     steps: list[Any] = []
     place: dict[fx.Node, int] = {}
     settings: dict[Any, fx.Node] = {}
@@ -115,6 +112,14 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
         if type(step) is Piece:
             _find_ends(step, number, place)
     return steps
+
+
+def keep_parts_together(graph: fx.Graph) -> None:
+    """Move parts of a result to it: tensors are handed on, not tuples."""
+    for node in list(graph.nodes):
+        if node.target is operator.getitem and type(node.args[0]) is fx.Node and type(node.args[1]) is int \
+                and type(node.args[0].meta.get("example_value")) in (tuple, list):
+            node.args[0].append(node)
 
 
 def settings_across_seams(graph: fx.Graph, grad_enabled: bool) -> set[fx.Node]:

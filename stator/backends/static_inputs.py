@@ -33,5 +33,4 @@ def mark_static_inputs(gm: torch.fx.GraphModule) -> None:
 
 def is_member_of_module(source: Source) -> bool:
     """Whether a value was read from the parameters or the buffers of an nn.Module."""
-    holder = source.base
-    return isinstance(source, Key) and isinstance(holder, Key) and holder.key in _MEMBER_DICTS
+    return isinstance(source, Key) and isinstance(source.base, Key) and source.base.key in _MEMBER_DICTS

@@ -20,6 +20,7 @@ from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
 from stator.heap.reached_state import effects_undone
+from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.graph_errors import keep_order
 from stator.interp.replay.layer_replay import Replay
 from stator.interp.suspend import restore
@@ -58,6 +59,16 @@ class EagerRecord:
 
 
 @dataclass(slots=True)
+class EagerStart:
+    """Calls that run eagerly while another process compiles, under options={"start": "eager"}."""
+
+    calls: int = 0
+    job: Any = None  # backends.background.Job: the latest compilation
+    guards: Sequence[Guard] = ()  # of its graph
+    told: bool = False  # that the job has ended
+
+
+@dataclass(slots=True)
 class ForcedBackend:
     """The backend that a stance forces, where one does."""
 
@@ -93,6 +104,7 @@ class CallSite:
     learned: Learned = field(default_factory=Learned)
     eager: EagerRecord = field(default_factory=EagerRecord)
     stance: ForcedBackend = field(init=False)
+    start: EagerStart = field(default_factory=EagerStart)
 
     def __post_init__(self) -> None:
         self.stance = ForcedBackend(self.settings)
@@ -143,7 +155,11 @@ class CallSite:
         vm.policy.not_rebuilt = self.learned.not_rebuilt
         vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.learned.why_off)
         vm.policy.effects_break = self.settings.print == "break"
-        vm.replay = Replay(vm) if self.settings.replay and Strategy.HANDLED_ERRORS not in self.turned_off else None
+        wanted = self.settings.regions if type(self.settings.regions) is tuple else ()
+        vm.recorder.region.named = NamedRegions(wanted) if wanted else None
+        # A layer that is replayed holds other modules than the one that was traced.
+        replays = self.settings.replay and all(isinstance(each, type) for each in wanted)
+        vm.replay = Replay(vm) if replays and Strategy.HANDLED_ERRORS not in self.turned_off else None
         vm.policy.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None

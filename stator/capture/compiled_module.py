@@ -10,6 +10,7 @@ import copy
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -111,7 +112,10 @@ class CompiledModule(torch.nn.Module):
         return key in self._orig_mod  # type: ignore[operator]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
-        return compile_again(copy.deepcopy(self._orig_mod, memo), self._stator_settings)
+        copied, settings = copy.deepcopy(self._orig_mod, memo), self._stator_settings
+        if isinstance(settings.regions, tuple):  # modules that were copied
+            settings = replace(settings, regions=tuple([memo.get(id(each), each) for each in settings.regions]))
+        return compile_again(copied, settings)
 
     def __copy__(self) -> CompiledModule:
         return compile_again(copy.copy(self._orig_mod), self._stator_settings)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import time
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,13 +19,13 @@ from typing import Any
 import torch
 
 from stator import _core, events
-from stator.backends import check_settings, compiled_graphs
+from stator.backends import background, check_settings, compiled_graphs
 from stator.backends.generations import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.capture import code_memory
-from stator.capture.call_site import CallSite, Installed, Learned
+from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family
 from stator.capture.forced_backends import use_backend
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
@@ -105,12 +107,14 @@ def reset() -> None:
     profile.forget()
     compiled_graphs.forget()
     code_memory.forget()
+    background.forget()
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site
         site.stance.put_aside.clear()
         site.eager.limit_told = site.eager.told = site.eager.gave_up = False
         site.eager.calls = 0
+        site.start = EagerStart()
         site.shapes.memory.forget()
         site.shapes.memory.foreseen = None
 
@@ -167,6 +171,9 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         return _core.RETRY
     if not may_compile(site, bound):
         return _core.EAGER
+    if site.settings.starts_eagerly and (why := runs_eagerly(site, bound)):
+        events.emit(events.EagerFallback(site.name, why))
+        return _core.EAGER
     installed = compiled.entries()
     if installed:
         with torch._C.DisableTorchFunction():  # a mode of the user's must not see that tensors are looked at
@@ -191,7 +198,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         if fits_by_now(compiled, installed if again or threading.active_count() == 1 else [], bound):
             _tracing.retried = id(compiled)
             return _core.RETRY
-        _tracing.active = True
+        _tracing.active, started = True, time.perf_counter()
         try:
             with held_signals(), loggers_unchanged(), set_aside():
                 entry = capture(site, bound)
@@ -202,12 +209,47 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         finally:
             _tracing.active = False
         if entry is None:
+            if site.start.job is not None:
+                events.emit(events.EagerFallback(site.name, "another process compiles it"))
             return _core.EAGER
+        if site.start.job is not None:
+            events.emit(events.SwappedIn(site.name, site.start.calls, time.perf_counter() - started))
+            site.start = EagerStart(site.start.calls)
         program, residual, tag = entry
         code_memory.remember(site, bound, tag.guards)
         compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
         update_dispatch(compiled)
     return _core.RETRY
+
+
+def runs_eagerly(site: CallSite, bound: tuple[Any, ...]) -> str:
+    """Why a call of a function that starts eagerly is not captured now; empty where it is."""
+    if not _lock.acquire(blocking=False):
+        return "another thread captures"
+    try:
+        start = site.start
+        start.calls += 1
+        if start.job is None or start.job.lost:  # rests of calls and functions below breaks come after a first call
+            first = start.calls == 1 and site.point is None and not site.is_nested
+            return "options['start'] is 'eager', and this is the first call" if first else ""
+        return "another process compiles it" if not start.job.finished() else announced(site, bound)
+    finally:
+        _lock.release()
+
+
+def announced(site: CallSite, bound: tuple[Any, ...]) -> str:
+    """Another process has ended: why calls stay eager, or nothing."""
+    start = site.start
+    if not start.told:
+        start.told = True
+        events.emit(events.CompiledElsewhere(site.name, start.job.seconds, start.job.failure))
+        if start.job.failure:
+            warnings.warn(f"stator: the process that compiled {site.name} failed: {start.job.failure}; its calls stay "
+                          "eager", RuntimeWarning, stacklevel=5)
+        elif site.settings.dynamic is not False:  # sizes that have changed meanwhile are symbolic
+            with torch._C.DisableTorchFunction():
+                site.shapes.memory.learn(start.guards, bound)
+    return f"the process that compiled it failed: {start.job.failure}" if start.job.failure else ""
 
 
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
@@ -269,7 +311,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
 def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
     """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
-    compiled = make_entry(fn, replace(settings, isolate_recompiles=True))
+    compiled = make_entry(fn, replace(settings, isolate_recompiles=True, start="now"))
     points = compiled._stator_site.points
     points.probe = probe = BreakProbe()
     with events.record() as log:

@@ -17,13 +17,14 @@ import torch
 from torch import fx
 
 from stator import _core, events
+from stator.backends.background import Deferred
 from stator.backends.compiled_graphs import compile_once
 from stator.backends.generations import begins_generation
 from stator.backends.past_patches import past_patches, runtime_names
 from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
-from stator.capture.call_site import CallSite, Installed
+from stator.capture.call_site import CallSite, EagerStart, Installed
 from stator.capture.next_attempt import capture_without, hide_compiling, relax_capture, run_uncompiled
 from stator.capture.trace import Trace, trace
 from stator.emit.residual.eager_calls import EagerEntry, ExpectedError
@@ -130,6 +131,8 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             else:
                 report_change(site, changed)
             return None
+    except Deferred:
+        return None
     except BackendError as error:
         if done is None or not relax_capture(site, done) and not run_uncompiled(site, error):
             raise
@@ -212,7 +215,11 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
                                          f"as it is: {why}"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         requester = None if done.vm.modes.at_start else site.requester
-        compiled = compile_once(graph, fakes, settings, done.fake_mode, done.grad_at_start, requester)
+        try:
+            compiled = compile_once(graph, fakes, settings, done.fake_mode, done.grad_at_start, requester)
+        except Deferred as later:
+            site.start = EagerStart(site.start.calls, later.job, GuardList(done.vm.heap.guards))
+            raise
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
 

@@ -148,7 +148,7 @@ class Frame:
 
     __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
                  "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level", "above",
-                 "segment", "shown_locals")
+                 "segment", "region", "shown_locals")
 
     def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
                  scope: Any) -> None:
@@ -172,6 +172,7 @@ class Frame:
         self.is_base = False
         self.builtins: Any = None
         self.segment: Any = None  # what is remembered of a module's call (see replay)
+        self.region: Any = None  # the named call around it; None: not looked for (see named_regions)
         self.level = 0  # how many interpreted frames are below
         self.step = 0  # when its current instruction began, counted over the whole trace
 

@@ -409,6 +409,8 @@ class Machine(Mechanisms):
         node.meta["stack_trace"] = above[3] + line
         if line:
             node.meta[AT] = frame.instruction.offset
+        if self.recorder.region.named is not None:
+            self.recorder.region.named.mark(self, node)
         if caught := above[4] | caught_in(frame, self.generators, self.heap.by_standin):
             note_caught(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
         # An error is chained to the exception being handled, which a graph does not know.

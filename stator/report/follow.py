@@ -22,6 +22,7 @@ from stator.errors import OptionTypeError, OptionValueError
 from stator.report.graphs import disassembled, graph_code, graph_sizes, symbolic_inputs
 from stator.report.text import render
 from stator.settings.options import list_accepted, require_bool
+from stator.settings.process_config import config
 
 Block = tuple[str, str]  # (text, language for colours: "", "python")
 
@@ -84,7 +85,8 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
     "trace": ((events.LineTraced,), _trace),
     "dynamic": (_FINISHED, _dynamic),
     "perf": ((events.CaptureFinished, events.BackendCompiled, events.GraphShared), _words),
-    "captures": ((events.CaptureStarted, events.CaptureProgress, events.CaptureFinished), _words),
+    "captures": ((events.CaptureStarted, events.CaptureProgress, events.PiecesCompiled, events.CaptureFinished,
+                  events.CompiledElsewhere, events.SwappedIn), _words),
     "effects": ((events.Effects,), _words),
     "failures": ((events.InternalFailure,), _words),
     "all": ((events.Event,), _words),
@@ -134,11 +136,14 @@ def write(stream: TextIO, name: str, text: str, language: str) -> None:
 
 
 def show_progress(event: events.Event) -> None:
-    """Show on a terminal that a capture takes long; elsewhere, nothing."""
+    """Show on a terminal that a capture or a compilation takes long; elsewhere, nothing."""
     stream = sys.stderr
+    if not config.show_progress or isinstance(event, events.PiecesCompiled) and (
+            event.seconds < config.capture_progress_seconds):
+        return
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream that is closed, or no stream
         if stream.isatty():
-            print(f"stator: {render(event)}", file=stream, flush=True)
+            write(stream, "progress", render(event), "")
 
 
 events.show_progress_with(show_progress)

@@ -99,8 +99,29 @@ def _(event: events.GraphShared) -> str:
 @render.register
 def _(event: events.GraphCut) -> str:
     unique, total = sum(nodes for nodes, _ in event.pieces), sum(nodes * uses for nodes, uses in event.pieces)
-    pieces = ", ".join([f"{nodes} nodes x{uses}" for nodes, uses in event.pieces])
-    return f"regions: {len(event.pieces)} pieces compiled ({pieces}), {unique} of {total} nodes"
+    names = [f"{name}: " if name else "" for name in event.names] or [""] * len(event.pieces)
+    pieces = ", ".join([f"{name}{nodes} nodes x{uses}"
+                        for name, (nodes, uses) in zip(names, event.pieces, strict=True)])
+    return "\n".join([f"regions: {len(event.pieces)} pieces compiled ({pieces}), {unique} of {total} nodes, in "
+                      f"{sum(event.seconds):.2f} s; about {event.saved_seconds:.2f} s saved",
+                      *[f"regions: no piece of its own: {why}" for why in event.refused]])
+
+
+@render.register
+def _(event: events.PiecesCompiled) -> str:
+    return f"pieces: {event.done} of {event.pieces} compiled, {event.pieces - event.done} to go ({event.seconds:.1f} s)"
+
+
+@render.register
+def _(event: events.CompiledElsewhere) -> str:
+    return f"start: another process {'failed on' if event.failure else 'has compiled'} {event.name} after " \
+        f"{event.seconds:.1f} s{'; calls stay eager: ' + event.failure if event.failure else ''}"
+
+
+@render.register
+def _(event: events.SwappedIn) -> str:
+    return f"start: {event.name} runs compiled from now on, after {event.eager_calls} eager calls " \
+        f"(swapped in within {event.seconds:.2f} s)"
 
 
 @render.register

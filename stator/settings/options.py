@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import torch
+
 from stator.errors import OptionTypeError, OptionValueError
 
 DEFAULT_RECOMPILE_LIMIT = 8
@@ -30,7 +32,10 @@ OWN_OPTIONS: dict[str, str] = {
     "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
     "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default True)",
     "trace_numpy": "numpy code on the memory of tensors is part of the graph, computed by torch (default True)",
-    "regions": "'auto' (default): layers that repeat in a graph are compiled once; 'off': graphs are compiled whole",
+    "regions": "'auto' (default): layers that repeat in a graph are compiled once; 'off': graphs are compiled whole; "
+               "a list of nn.Modules and classes of them: their calls are the pieces",
+    "start": "'now' (default): the first call waits for the compiler; 'eager': calls run eagerly while another process "
+             "compiles (backend 'inductor')",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -72,7 +77,8 @@ class Settings:
     trace_numpy: bool = True
     audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
-    regions: str = "auto"
+    regions: str | tuple[object, ...] = "auto"
+    start: str = "now"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def validate(self) -> None:
@@ -101,12 +107,31 @@ class Settings:
             raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
         if self.print not in ("replay", "break"):
             raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
-        if self.regions not in ("auto", "off"):
-            raise OptionValueError(f"options['regions']={self.regions!r} is not accepted; use 'auto' or 'off'")
+        self.check_regions()
+        if self.start not in ("now", "eager"):
+            raise OptionValueError(f"options['start']={self.start!r} is not accepted; use 'now' or 'eager'")
+        if self.start == "eager" and self.backend != "inductor":
+            raise OptionValueError(f"options['start']='eager' is not accepted with the backend {self.backend_name!r}; "
+                                   "use 'inductor', which keeps what it has compiled on disk")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions"}:
+        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions", "start"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
+
+    def check_regions(self) -> None:
+        if isinstance(self.regions, str) and self.regions in ("auto", "off"):
+            return
+        wrong = [each for each in self.regions if not isinstance(each, torch.nn.Module) and not (
+            isinstance(each, type) and issubclass(each, torch.nn.Module))] if isinstance(self.regions, tuple) else []
+        if wrong or not isinstance(self.regions, tuple) or not self.regions:
+            found = f" holds {wrong[0]!r}, which" if wrong else f"={self.regions!r}"
+            raise OptionValueError(f"options['regions']{found} is not accepted; use 'auto', 'off' or a list of "
+                                   "nn.Modules and classes of them")
+
+    @property
+    def starts_eagerly(self) -> bool:
+        """Whether calls run eagerly while another process compiles."""
+        return self.start == "eager" and self.backend == "inductor"  # a stance may force another backend
 
     @property
     def runs_in_order(self) -> bool:
@@ -137,6 +162,8 @@ def build_settings(*, fullgraph: bool = False, dynamic: bool | None = None,
                    isolate_recompiles: bool = False, name: str | None = None) -> Settings:
     """The validated settings of the public API's keyword arguments."""
     own, of_backend = split_options(options)
+    if isinstance(own.get("regions"), (list, set, frozenset)):
+        own["regions"] = tuple(own["regions"])  # type: ignore[arg-type]
     if mode is not None and options:
         raise OptionValueError("mode and options are both given; use one of them")
     settings = Settings(

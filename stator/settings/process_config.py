@@ -23,6 +23,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "capture_iteration_limit": (100_000, "how many loop iterations one capture follows; beyond it the frame of the "
                                 "loop runs natively"),
     "capture_progress_seconds": (5, "how many seconds pass between two CaptureProgress events of one capture"),
+    "show_progress": (True, "captures and compilations that take long show their progress on a terminal"),
     "verify_correctness": (False, "what compile() makes is audited: every call is also made eagerly, and compared"),
 }
 _ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit",

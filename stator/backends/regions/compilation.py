@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 from torch import fx
@@ -36,11 +37,18 @@ def compile_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Setting
     plan = plan_regions(gm, inputs, settings, mode, grad_enabled)
     compiled: dict[Key, tuple[Any, Any]] = {}
     uses = Counter([piece.key for piece in plan.pieces])
+    seconds: dict[Key, float] = {}
     for piece in plan.pieces:
         if piece.key not in compiled:
+            started = perf_counter()
+            events.emit_progress(events.PiecesCompiled(len(compiled), len(plan.unique), sum(seconds.values())))
             compiled[piece.key] = compile_unique(plan.flow, piece, mode, compile_one)
+            seconds[piece.key] = perf_counter() - started
         piece.function, piece.direct = compiled[piece.key]
-    events.emit(events.GraphCut(tuple([(len(plan.unique[key].nodes), uses[key]) for key in compiled])))
+    events.emit_progress(events.PiecesCompiled(len(compiled), len(compiled), sum(seconds.values())))
+    events.emit(events.GraphCut(tuple([(len(plan.unique[key].nodes), uses[key]) for key in compiled]),
+                                tuple(seconds.values()), tuple([plan.unique[key].name for key in compiled]),
+                                plan.refused))
     joined = join_directly(plan.flow, plan.steps)
     return stitch(plan.flow, plan.steps) if joined is None else finish()(joined)
 

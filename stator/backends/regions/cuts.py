@@ -7,7 +7,9 @@ norm of the next would be torn apart.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ import torch
 from stator.backends.regions.flow import Flow
 from stator.backends.regions.periods import Run
 from stator.backends.regions.probes import Probes
+from stator.graph.fx.graph_modules import NAMED_REGION
 
 _UNKNOWN = 4096  # a size that no call has had yet
 
@@ -35,8 +38,32 @@ def place_cuts(flow: Flow, run: Run, probes: Probes, fuses: bool, least_repeats:
     return [], why
 
 
-def why_not(flow: Flow, cut: int, first: int) -> str:
-    if flow.states[cut] != flow.states[first]:
+def named_calls(flow: Flow) -> list[Any]:
+    """For each node, the call of the user's that it is part of: its name and number, or nothing."""
+    calls: list[Any] = []
+    for node in flow.body:
+        given = node.args[0] if node.target is operator.getitem else None
+        if given in flow.place and type(flow.value(given)) in (tuple, list):
+            calls.append(calls[flow.place[given]])  # a part of a result, made where it was first used
+        else:  # numbers have no place in the program
+            calls.append(node.meta.get(NAMED_REGION, () if "stack_trace" in node.meta or not calls else calls[-1]))
+    return calls
+
+
+def named_cuts(flow: Flow, calls: list[Any]) -> tuple[list[int], list[str]]:
+    """The cuts at the ends of named calls, and why there is none."""
+    cuts, refused = [], []
+    for place, (before, behind) in enumerate(itertools.pairwise(calls), 1):
+        if before != behind:
+            if why := why_not(flow, place):
+                refused.append(f"{(behind or before)[0]}: {why}")
+            else:
+                cuts.append(place)
+    return cuts, list(dict.fromkeys(refused))
+
+
+def why_not(flow: Flow, cut: int, first: int | None = None) -> str:
+    if first is not None and flow.states[cut] != flow.states[first]:
         return "a setting of torch changes from piece to piece"
     return next((why for node in flow.crossing(cut) if (why := flow.why_not(node, cut))), "")
 

@@ -34,6 +34,7 @@ class Piece:
     outputs: list[fx.Node] = field(default_factory=list)
     apart: set[fx.Node] = field(default_factory=set)
     key: Key = None
+    name: str = ""  # of the call, where the user has named it
     function: Any = None  # compiled, as AOTAutograd returns it
     direct: Any = None  # its passes alone, see `direct_calls`
 

@@ -1,7 +1,7 @@
 """Split a graph into pieces, if that is worth it.   a graph with 32 equal layers  ->  34 pieces, 3 of them different
 
 In: a captured graph without seams, its fake inputs and the settings.  Out: steps in order, or `Whole` with the reason.
-Runs of equal layers are cut; what lies between them are pieces of their own.
+Runs of equal layers are cut, and calls that the user has named; what lies between them are pieces of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from stator.backends.generations import records_cuda_graphs
 from stator.backends.graph_key import Key, Unkeyed
-from stator.backends.pieces import SETTING_OF_SETTER
-from stator.backends.regions.cuts import place_cuts
+from stator.backends.pieces import SETTING_OF_SETTER, keep_parts_together
+from stator.backends.regions.cuts import named_calls, named_cuts, place_cuts
 from stator.backends.regions.extraction import Piece, find_ends, key_of, wants_grad
 from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.gradients import moved_gradient
@@ -25,6 +25,7 @@ from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
 from stator.graph.analysis.autograd_boundaries import has_seams
 from stator.graph.analysis.mutation import WRITTEN_AROUND
+from stator.graph.fx.graph_modules import NAMED_REGION
 from stator.settings.options import Settings
 
 # A graph that has less to save is compiled whole.
@@ -41,6 +42,7 @@ class Plan:
     flow: Flow
     steps: list[Piece | fx.Node]
     unique: dict[Key, Piece] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()  # named calls that are no pieces, and why
 
     @property
     def pieces(self) -> list[Piece]:
@@ -51,32 +53,41 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
                  grad_enabled: bool) -> Plan:
     """Raise `Whole` where the graph is to be compiled in one piece; its message is empty where nobody would cut."""
     named = type(settings.backend) is str and settings.backend in WITH_A_COMPILER
-    if settings.regions == "off" or not named or len(gm.graph.nodes) < LEAST_SAVING:
+    marked = any(NAMED_REGION in node.meta for node in gm.graph.nodes)
+    if settings.regions == "off" or not named or len(gm.graph.nodes) < LEAST_SAVING and not marked:
         raise Whole("")
+    if type(settings.regions) is tuple and not marked:
+        raise Whole("it calls no module that options['regions'] names")
     if records_cuda_graphs(settings):
         raise Whole("CUDA graphs are recorded over a whole graph")
     if gm.meta.get(WRITTEN_AROUND):
         raise Whole("other pieces write to its inputs")
     check_values(gm.graph, inputs)
+    if marked:
+        keep_parts_together(gm.graph)
     try:
         flow = Flow(gm, list(inputs), grad_enabled)
     except Unkeyed as error:
         raise Whole(str(error)) from None
     probes = Probes(flow, mode)
-    runs = [run for run in find_runs(flow.numbers, LEAST_REPEATS, LEAST_PERIOD) if run.saving >= LEAST_SAVING]
-    if not runs:
-        raise Whole("nothing repeats often enough")
     fuses = settings.backend == "inductor"
-    cuts: list[int] = []
-    why = ""
-    for run in runs:
-        found, refused = place_cuts(flow, run, probes, fuses, LEAST_REPEATS)
-        cuts += found
-        why = why or refused
+    calls = named_calls(flow) if marked else []
+    cuts, refused = named_cuts(flow, calls)
+    why = next(iter(refused), "")
+    for run in find_runs(flow.numbers, LEAST_REPEATS, LEAST_PERIOD) if settings.regions == "auto" else ():
+        if run.saving >= LEAST_SAVING:
+            found, refusal = place_cuts(flow, run, probes, fuses, LEAST_REPEATS)
+            cuts += [cut for cut in found if not marked or not calls[cut] or calls[cut] != calls[cut - 1]]
+            why = why or refusal
     if not cuts:
         raise Whole(why or "nothing repeats often enough")
-    plan = pieces_between(flow, probes, cuts)
-    while grad_enabled and not fuses:  # a compiler that fuses rounds otherwise in any case
+    least = 0 if marked else LEAST_SAVING
+    plan = pieces_between(flow, probes, cuts, least)
+    plan.refused = tuple(refused)
+    for piece in plan.pieces if marked else ():
+        piece.name = calls[piece.start][0] if calls[piece.start] else ""
+    # A compiler that fuses rounds otherwise in any case; the user's own cuts stay.
+    while grad_enabled and not fuses and not marked:
         moved = [(piece, why) for piece in plan.unique.values() if (why := moved_gradient(flow, piece, mode))]
         if not moved:
             break
@@ -84,11 +95,11 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
             if len([each for each in plan.pieces if each.key == piece.key]) > 1 or piece.start not in cuts:
                 raise Whole(why)
             cuts.remove(piece.start)  # joined with the piece before it
-        plan = pieces_between(flow, probes, cuts)
+        plan = pieces_between(flow, probes, cuts, least)
     return plan
 
 
-def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
+def pieces_between(flow: Flow, probes: Probes, cuts: list[int], least: int) -> Plan:
     plan = Plan(flow, list(steps_between(flow, sorted(set(cuts)))))
     for piece in plan.pieces:
         find_ends(flow, piece, probes)
@@ -101,7 +112,7 @@ def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
         piece.key = key_of(flow, piece)
     plan.unique = {piece.key: piece for piece in plan.pieces}
     saved = sum([len(piece.nodes) for piece in plan.pieces]) - sum([len(piece.nodes) for piece in plan.unique.values()])
-    if saved < LEAST_SAVING:
+    if saved < least:
         raise Whole("pieces that look alike are used differently")
     return plan
 

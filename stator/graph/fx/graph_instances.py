@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import UNREPEATABLE, WRITTEN
-from stator.graph.fx.graph_modules import AT
+from stator.graph.fx.graph_modules import AT, NAMED_REGION
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Source
@@ -29,7 +29,7 @@ from stator.source import Source
 _SEQUENCES = (tuple, list)
 # Compared, or not to be compared:
 _TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", CAUGHT,
-                   WRITTEN, UNREPEATABLE, AT})
+                   WRITTEN, UNREPEATABLE, AT, NAMED_REGION})
 _COPIES_OR_VIEWS = frozenset({
     "contiguous", "reshape", "reshape_as", "flatten", "ravel", "einsum", "pixel_shuffle", "pixel_unshuffle",
     "channel_shuffle", "native_channel_shuffle",

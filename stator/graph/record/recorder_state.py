@@ -74,6 +74,7 @@ class Region:
     """Contexts of the program that are entered now."""
 
     marks: dict[str, Any] = field(default_factory=dict)  # metadata of every node recorded now (see checkpoint)
+    named: Any = None  # interp.calls.NamedRegions, where calls of the program are to be pieces
     tangents: bool = False  # whether the trace is at a level of forward-mode differentiation
     under_hooks: bool = False  # whether the trace is where the program has pushed hooks on saved tensors
     function_modes: list[Any] = field(default_factory=list)  # the program's that are on

@@ -66,6 +66,7 @@ class Segment:
     steps: int
     jumps: int
     mark: Any  # what must not change while it runs
+    region: Any = ()  # the named call around it
     end: Extent | None = None
     value: Any = None
     places: dict[int, Any] = field(default_factory=dict)  # of its results, by id: what made them when it returned
@@ -135,7 +136,7 @@ class Replay:
         recorder = vm.recorder
         return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
                        Extent(recorder.graph._root._prev, len(recorder.inputs)), vm.steps, vm.progress.jumps,
-                       self.mark())
+                       self.mark(), () if recorder.region.named is None else recorder.region.named.around(vm, vm.frame))
 
     def is_small(self, tracker: VariableTracker) -> bool:
         """Whether another module of the class had less to do than is worth comparing, and this one has no parts."""
@@ -294,6 +295,8 @@ class Replay:
         if caught := vm.caught():
             for copy in play.copies:
                 note_caught(copy, caught, False)
+        if recorder.region.named is not None:
+            recorder.region.named.renumber(vm, play.copies, segment.region)
         recorder.log.plays.append(play)
         recorder.scope.calls += len(template.stretch.steps)
         recorder.propagation.served += 1

@@ -38,6 +38,7 @@ from stator.interp.branches.captured_branches import (
     differing,
     record_cond,
 )
+from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule
@@ -140,9 +141,13 @@ def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, op
 # torch's function around an operator is interpreted, and a break in it is one before it is called
 rule(cond, while_loop, scan, map_rows, associative_scan)(
     lambda vm, callee, /, *args, **kwargs: vm.sync(lambda: vm.push(vm.frame_for(callee, args, kwargs))))
-# torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called
-suspending_rule(invoke_subgraph_placeholder)(
-    lambda vm, cont, func, *args, **kwargs: vm.call(func, args, kwargs, cont))
+
+
+@suspending_rule(invoke_subgraph_placeholder)
+def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.compiler.nested_compile_region: the nodes of the call are marked, and become a piece."""
+    vm.recorder.region.named = vm.recorder.region.named or NamedRegions()
+    vm.call(func, args, kwargs, cont)
 
 
 # ---------------------------------------------------------------------- loops

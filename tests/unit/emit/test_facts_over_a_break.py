@@ -17,7 +17,15 @@ import torch
 
 from stator.capture import stages
 from stator.guards.guard import Kind
-from tests.comparison import Programs, Report, Surroundings, World, compare_worlds, require_same, stator_compiler
+from tests.comparison import (
+    Programs,
+    Report,
+    Surroundings,
+    World,
+    compare_worlds,
+    require_same,
+    stator_compiler,
+)
 
 X = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
 SCALE = 2.0

@@ -9,10 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.utils import counters
 
 import stator
 from stator import events
-from stator.backends.regions import direct_calls
+from stator.backends.regions import compilation, direct_calls
 
 LAYERS = 6
 
@@ -138,3 +139,28 @@ def test_explain_lists_the_pieces():
     torch.manual_seed(0)
     text = str(stator.explain(Model(), backend="aot_eager")(torch.randn(4, 8, requires_grad=True)))
     assert "pieces compiled" in text and f"x{LAYERS}" in text
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_passes_that_are_found_in_the_cache_are_called_directly(grad, monkeypatch):
+    torch.manual_seed(0)
+    model = Model()
+    found = []
+    find = compilation.direct_passes
+    monkeypatch.setattr(compilation, "direct_passes", lambda *args: found.append(find(*args)) or found[-1])
+    for _ in range(2):
+        found.clear()
+        counters.clear()
+        stator.reset()
+        compiled = stator.compile(model)
+        with torch.set_grad_enabled(grad):
+            compiled(torch.randn(4, 8, requires_grad=grad))
+    assert counters["aot_autograd"]["autograd_cache_hit"] == len(found) and all(found)
+    if grad:
+        for left, right in zip(gradients(compiled, model, lambda out: out[0].sum().backward()),
+                               gradients(model, model, lambda out: out[0].sum().backward()), strict=True):
+            torch.testing.assert_close(left, right)
+    else:
+        with torch.no_grad():
+            x = torch.randn(4, 8)
+            torch.testing.assert_close(compiled(x), model(x))

@@ -48,8 +48,8 @@ class Sides:
 
 
 def on_three_sides(build: Callable[[], tuple[Callable[..., Any], list[tuple[Any, ...]]]], backend: str = "aot_eager",
-                   checks: Checks = AS_EAGER, around: Any = None, **settings: Any) -> Sides:
-    """`build` makes a program and the arguments of its calls, afresh for each side."""
+                   checks: Checks = AS_EAGER, around: Any = None, regions: Any = "auto", **settings: Any) -> Sides:
+    """`build` makes a program and the arguments of its calls, afresh for each side; `regions`: those of the pieces."""
     def world() -> World:
         torch.manual_seed(3)
         program, calls = build()
@@ -61,7 +61,7 @@ def on_three_sides(build: Callable[[], tuple[Callable[..., Any], list[tuple[Any,
         return World(program, [Call(args, {}) for args in calls], surroundings)
 
     log: list[events.Event] = []
-    compilers = [stator_compiler(backend, options={"regions": regions}, **settings) for regions in ("off", "auto")]
+    compilers = [stator_compiler(backend, options={"regions": each}, **settings) for each in ("off", regions)]
     return Sides(list(outcomes(world(), identity, checks)), list(outcomes(world(), compilers[0], checks)),
                  list(outcomes(world(), compilers[1], checks, log)), log)
 

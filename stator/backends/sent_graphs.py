@@ -1,0 +1,183 @@
+"""A graph on its way to a worker process.   graph, fakes, settings  <->  bytes
+
+In: a captured graph, in the process of the program.  Out: the same in the worker (`unpacked`), on a shape environment
+and a fake mode of its own.  Objects of the program are not sent.  The bytes are read by a process that the writer has
+started, and are kept in an unnamed file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import sys
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.meta_utils import MetaConverter, MetaTensorDescriber
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.node import map_arg
+from torch.utils._mode_utils import no_dispatch
+
+from stator.backends.static_inputs import is_member_of_module
+from stator.graph.fx.graph_modules import NAMED_REGION
+from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
+from stator.settings.options import Settings
+from stator.shapes.environment import TraceEnvironment
+from stator.shapes.policy import ADDRESS_MARK
+from stator.shapes.symbolic_values import SYMBOLIC
+from stator.shapes.torch_sources import SavedName
+
+_CONFIGS = ("torch._inductor.config", "torch._functorch.config")
+_SYMBOLS = ("backed_var_to_val", "var_to_val", "var_to_range", "var_to_sources", "source_to_var", "source_to_symbol",
+            "replacements", "divisible", "unbacked_renamings", "size_like", "sizes", "val_to_var",
+            "unbacked_symint_counter", "unbacked_symfloat_counter", "var_to_hint_override")
+# What compilers and Stator's own stages read of a node.
+_METADATA = frozenset({"example_value", "tensor_dict", "unbacked_bindings", "stack_trace", "is_seam", "is_branch",
+                       "recompute", "ac_graph_id", NAMED_REGION})
+State = list[tuple[int, tuple[Any, ...], tuple[Any, ...]]]
+
+
+def ambient_state() -> State:
+    """Torch's settings around the graph, by their numbers."""
+    return [(number, key, setting.read(*key)) for number, setting in enumerate(SETTINGS) if setting is not GRAD_MODE
+            for key in ([()] if not setting.keys else [("cpu",), ("cuda",)] if setting.keys == 1 else [])]
+
+
+def apply_state(state: State) -> None:
+    for number, key, value in state:
+        if SETTINGS[number].read(*key) != value:
+            SETTINGS[number].setter(*key, *value)
+
+
+def packed(gm: fx.GraphModule, inputs: list[Any], settings: Settings, grad_enabled: bool, state: State) -> bytes:
+    """All that a worker needs."""
+    configs = {name: sys.modules[name].save_config_portable(ignore_private_configs=False)  # type: ignore[attr-defined]
+               for name in _CONFIGS if name in sys.modules}
+    named = isinstance(settings.regions, tuple)  # by marks on the nodes from here on
+    sent = replace(settings, regions=("named",)) if named else settings
+    stream = io.BytesIO()
+    GraphPickler(stream, pickle.HIGHEST_PROTOCOL).dump((gm, inputs, sent, grad_enabled))
+    return pickle.dumps((configs, state, torch.get_num_threads(), sys.getrecursionlimit(), stream.getvalue()))
+
+
+def unpacked(data: bytes) -> tuple[fx.GraphModule, list[Any], Settings, bool, FakeTensorMode]:
+    """What `packed` was given, and torch set as it was there."""
+    configs, state, threads, limit, graph = pickle.loads(data)
+    for name, config in configs.items():
+        importlib.import_module(name).load_config(config)
+    torch.set_num_threads(threads)  # generated code depends on it
+    sys.setrecursionlimit(limit)
+    apply_state(state)
+    unpickler = GraphUnpickler(io.BytesIO(graph))
+    return *unpickler.load(), unpickler.mode
+
+
+class GraphPickler(pickle.Pickler):
+    """Writes graphs, fakes, symbols and operators as data."""
+
+    def __init__(self, stream: io.BytesIO, protocol: int) -> None:
+        super().__init__(stream, protocol)
+        self.describer = MetaTensorDescriber(copy_data=False)
+        self.reader = object()  # stands for the unpickler
+
+    def persistent_id(self, value: object) -> Any:
+        return "reader" if value is self.reader else None
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            if type(value) is not FakeTensor:
+                raise pickle.PicklingError(f"a tensor of type {type(value).__name__}")
+            return GraphUnpickler.fake, (self.reader, under_mode(self.describer.describe_tensor(value), None))
+        if isinstance(value, torch.Tensor):
+            raise pickle.PicklingError("the graph holds a tensor of the program")
+        if isinstance(value, fx.GraphModule):
+            return make_graph, (written_nodes(value), {name: each for name, each in value.named_children()
+                                                       if isinstance(each, fx.GraphModule)})
+        if isinstance(value, ShapeEnv):
+            symbols = {name: getattr(value, name) for name in _SYMBOLS if name in vars(value)}
+            return GraphUnpickler.environment, (self.reader, symbols)
+        if type(value) in SYMBOLIC:
+            node = value.node
+            return make_symbol, (type(value), node._expr, node.shape_env, node.pytype, node._hint)
+        if isinstance(value, (OpOverload, OpOverloadPacket)):
+            return find_operator, (str(value),)
+        return NotImplemented
+
+
+class GraphUnpickler(pickle.Unpickler):
+    """Makes them again, on one fake mode."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self.mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+        self.converter: MetaConverter[Any] = MetaConverter()
+
+    def persistent_load(self, identifier: Any) -> Any:
+        return self
+
+    def fake(self, described: Any) -> Any:
+        def made(make: Any, device: Any) -> FakeTensor:
+            with no_dispatch():
+                return FakeTensor(self.mode, make(), device)
+
+        return self.converter.meta_tensor(under_mode(described, self.mode), self.mode.shape_env, made, None, None)
+
+    def environment(self, symbols: dict[str, Any]) -> Any:
+        vars(self.mode.shape_env).update(symbols)
+        return self.mode.shape_env
+
+
+def under_mode(described: Any, mode: FakeTensorMode | None) -> Any:
+    """The description of a fake, and of its base, with this fake mode."""
+    base = None if described.base is None else under_mode(described.base, mode)
+    return replace(described, fake_mode=mode, base=base)
+
+
+def make_symbol(cls: type, expression: Any, environment: Any, kind: type, hint: Any) -> Any:
+    return cls(SymNode(expression, environment, kind, hint))
+
+
+def find_operator(name: str) -> Any:
+    found: Any = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+class Ref(int):
+    """The number of a node, among its arguments."""
+
+
+def written_nodes(gm: fx.GraphModule) -> list[tuple[Any, ...]]:
+    """The nodes of a graph as data: of the source of an input, its text and whether it is a parameter or a buffer."""
+    numbers = {node: Ref(number) for number, node in enumerate(gm.graph.nodes)}
+    return [(node.op, node.name, node.target, *map_arg((node.args, node.kwargs), numbers.__getitem__),
+             {name: value for name, value in node.meta.items() if name in _METADATA},
+             [(source.text(), is_member_of_module(source)) for source in [node.meta.get("source")] if source])
+            for node in numbers]
+
+
+def make_graph(written: list[tuple[Any, ...]], inner: dict[str, fx.GraphModule]) -> fx.GraphModule:
+    graph = fx.Graph()
+    nodes: list[fx.Node] = []
+
+    def read(value: Any) -> Any:
+        return fx.node.map_aggregate(value, lambda each: nodes[each] if type(each) is Ref else each)
+
+    for op, name, target, args, kwargs, meta, sources in written:
+        nodes.append(graph.create_node(op, target, read(args), read(kwargs), name))
+        nodes[-1].meta = meta
+        for text, is_member in sources:
+            meta["source"] = SavedName(text)
+            if is_member:
+                meta["tensor_dict"] = {ADDRESS_MARK: "unguarded"}
+    root = torch.nn.Module()
+    for name, module in inner.items():
+        root.add_module(name, module)
+    return fx.GraphModule(root, graph)
