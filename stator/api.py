@@ -16,7 +16,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from stator import audit, report
-from stator.audit.finding import Finding
+from stator.audit.search import Finding
 from stator.backends import check_settings, list_backends, register_backend
 from stator.capture import miss
 from stator.capture.callables import dress, require_callable, set_recompiler, traceable
@@ -69,16 +69,9 @@ def compile(model: object = None, *, fullgraph: bool = False, dynamic: bool | No
     changed in place: calls of its instances are compiled, and the class itself is returned. `docs/api.md`
     describes every argument.
     """
-    settings = build_settings(
-        fullgraph=fullgraph,
-        dynamic=dynamic,
-        backend=backend,
-        mode=mode,
-        options=options,
-        recompile_limit=config.recompile_limit if recompile_limit is None else recompile_limit,
-        isolate_recompiles=isolate_recompiles,
-        name=name,
-    )
+    limit = config.recompile_limit if recompile_limit is None else recompile_limit
+    settings = build_settings(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+                              recompile_limit=limit, isolate_recompiles=isolate_recompiles, name=name)
     require_bool("disable", disable)
     check_settings(settings)
     read_declarations(settings.shapes)  # refuses what is not understood, before the first call
@@ -98,10 +91,13 @@ def _compile(model: Any, settings: Settings, disable: bool) -> Any:
         model = mark.original
     if isinstance(model, type):
         return _compile_class(model, settings)
-    if isinstance(model, torch.nn.Module):
-        return _compile_module(model, settings)
     traced = traceable(model)
-    return dress(model, traced, make_entry(traced, settings), settings)
+    entry = make_entry(traced, settings)
+    if not isinstance(model, torch.nn.Module):
+        return dress(model, traced, entry, settings)
+    compiled = CompiledModule(model, entry, settings)
+    marks.compiled(compiled, marks.Compiled(model, traced, settings))
+    return compiled
 
 
 def make_entry(traced: Any, settings: Settings) -> Any:
@@ -118,30 +114,16 @@ def _compile_class(cls: type, settings: Settings) -> type:
     is_module = issubclass(cls, torch.nn.Module) and cls.__call__ is torch.nn.Module.__call__
     attribute = "_call_impl" if is_module else "__call__"
     call = inspect.getattr_static(cls, attribute, None)
-    mark = marks.compiled_mark(call)
-    if mark is not None:
+    if (mark := marks.compiled_mark(call)) is not None:
         call = mark.original
     if not isinstance(call, types.FunctionType):
-        raise OptionTypeError(
-            f"stator.compile({describe_callable(cls)}) is not accepted: compiling a class compiles the calls "
-            f"of its instances, and it has no __call__ written in Python"
-        )
+        raise OptionTypeError(f"stator.compile({describe_callable(cls)}) is not accepted: compiling a class compiles "
+                              "the calls of its instances, and it has no __call__ written in Python")
     setattr(cls, attribute, dress(call, call, make_entry(call, settings), settings))
     return cls
 
 
-def _compile_module(module: torch.nn.Module, settings: Settings) -> CompiledModule:
-    traced = traceable(module)
-    compiled = CompiledModule(module, make_entry(traced, settings), settings)
-    marks.compiled(compiled, marks.Compiled(module, traced, settings))
-    return compiled
-
-
-def _compile_again(model: object, settings: Settings) -> Any:
-    return _compile(model, settings, disable=False)
-
-
-set_recompiler(_compile_again)
+set_recompiler(functools.partial(_compile, disable=False))
 
 
 def compile_in_place(module: torch.nn.Module, **settings: Any) -> None:
@@ -162,19 +144,23 @@ def compile_in_place(module: torch.nn.Module, **settings: Any) -> None:
 
 def is_compiled(obj: object) -> bool:
     """Whether a call of `obj` runs compiled code: made by `compile`, or a module compiled in place."""
-    if marks.compiled_mark(obj) is not None:
-        return True
+    places = [obj]
     if isinstance(obj, torch.nn.Module):
-        return marks.compiled_mark(obj._compiled_call_impl) is not None or (
-            marks.compiled_mark(inspect.getattr_static(type(obj), "_call_impl")) is not None
-        )
-    call = inspect.getattr_static(type(obj), "__call__", None)
-    return marks.compiled_mark(call) is not None
+        places += [obj._compiled_call_impl, inspect.getattr_static(type(obj), "_call_impl")]
+    else:
+        places.append(inspect.getattr_static(type(obj), "__call__", None))
+    return any(marks.compiled_mark(place) is not None for place in places)
 
 
 def reset() -> None:
     """Forget everything that was captured; compiled callables stay usable and capture again."""
     miss.reset()
+
+
+def _checked(settings: Mapping[str, Any]) -> Settings:
+    checked = build_settings(**settings)
+    check_settings(checked)
+    return checked
 
 
 def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
@@ -183,10 +169,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     Takes the keyword arguments of `compile`; the backend is "eager" unless one is given.
     """
     require_callable(fn, "stator.explain")
-    settings.setdefault("backend", "eager")
-    settings.pop("disable", None)
-    checked = build_settings(**settings)
-    check_settings(checked)
+    checked = _checked({key: value for key, value in {"backend": "eager", **settings}.items() if key != "disable"})
     mark = marks.compiled_mark(fn)
     traced = mark.traced if mark is not None else traceable(fn)
 
@@ -210,13 +193,11 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
     mark = marks.compiled_mark(fn)
     if mark is not None and not settings:
         traced, checked = mark.traced, mark.settings
-        entry = getattr(fn, "_stator_entry", fn)
-        entry = entry if hasattr(entry, "_stator_site") else None
-        entry = entry._stator_site.compiled if entry is not None else None
+        site = getattr(getattr(fn, "_stator_entry", fn), "_stator_site", None)
+        entry = None if site is None else site.compiled
     else:
         traced, entry = mark.traced if mark is not None else traceable(fn), None
-        checked = build_settings(**settings)
-        check_settings(checked)
+        checked = _checked(settings)
 
     def bisect_call(*args: object, **kwargs: object) -> Finding | None:
         return audit.bisect_call(entry, traced, checked, args, kwargs, directory)
@@ -225,11 +206,10 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
 
 
 class DisabledRegion(marks.DisabledContext):
-    """What `disable()` returns: a decorator, and a context in which this thread captures nothing."""
+    """Result of `disable()`: a decorator, and a context in which this thread captures nothing."""
 
     def __init__(self, recursive: bool, reason: str | None) -> None:
-        self.recursive = recursive
-        self.reason = reason
+        self.recursive, self.reason = recursive, reason
 
     def __call__(self, fn: Any) -> Any:
         return _disable(fn, self.recursive, self.reason)
@@ -251,8 +231,7 @@ def _disable(fn: Callable[..., Any], recursive: bool, reason: str | None) -> Any
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(_disable(fn.__func__, recursive, reason))
     require_callable(fn, "stator.disable")
-    mark = marks.compiled_mark(fn)
-    if mark is not None:
+    if (mark := marks.compiled_mark(fn)) is not None:
         fn = mark.original
     if isinstance(fn, torch.nn.Module):
         marks.disable(fn, recursive, reason)
@@ -270,7 +249,7 @@ def _disable(fn: Callable[..., Any], recursive: bool, reason: str | None) -> Any
 
     @functools.wraps(fn)
     def run_disabled(*args: object, **kwargs: object) -> Any:
-        with marks.disabled_region():
+        with marks.DisabledBlock():
             return fn(*args, **kwargs)
 
     marks.disable(run_disabled, recursive, reason)
@@ -317,26 +296,21 @@ def substitute_in_graph(original: Callable[..., Any], *, can_constant_fold_throu
     """
     require_callable(original, "stator.substitute_in_graph")
     if isinstance(original, type):
-        raise OptionTypeError(
-            f"stator.substitute_in_graph({describe_callable(original)}) is not accepted: a class cannot be "
-            f"substituted; use a function"
-        )
+        raise OptionTypeError(f"stator.substitute_in_graph({describe_callable(original)}) is not accepted: a class "
+                              "cannot be substituted; use a function")
     require_bool("can_constant_fold_through", can_constant_fold_through)
     require_bool("skip_signature_check", skip_signature_check)
 
     def decorate(replacement: Function) -> Function:
         if not isinstance(replacement, types.FunctionType):
-            raise OptionTypeError(
-                f"the substitute of {describe_callable(original)} is {replacement!r}; use a Python function"
-            )
+            raise OptionTypeError(f"the substitute of {describe_callable(original)} is {replacement!r}; use a Python "
+                                  "function")
         if not skip_signature_check:
             require_same_parameters(original, replacement)
         known = marks.substitute(original)
         if known is not None and known.replacement is not replacement:
-            raise OptionValueError(
-                f"{describe_callable(original)} already has the substitute "
-                f"{describe_callable(known.replacement)}"
-            )
+            raise OptionValueError(f"{describe_callable(original)} already has the substitute "
+                                   f"{describe_callable(known.replacement)}")
         marks.substitute_in_graph(original, marks.Substitute(replacement, can_constant_fold_through))
         return replacement
 
@@ -353,19 +327,17 @@ def require_same_parameters(original: Callable[..., Any], replacement: Callable[
     wanted_outline, given_outline = parameter_outline(wanted), parameter_outline(given)
     anything = parameter_outline(inspect.signature(lambda *args, **kwargs: None))
     if wanted_outline != given_outline and anything not in (wanted_outline, given_outline):
-        raise OptionTypeError(
-            f"the substitute {describe_callable(replacement)}{given} does not take the parameters of "
-            f"{describe_callable(original)}{wanted}; make them equal, or give skip_signature_check=True"
-        )
+        raise OptionTypeError(f"the substitute {describe_callable(replacement)}{given} does not take the parameters of "
+                              f"{describe_callable(original)}{wanted}; make them equal, or give "
+                              "skip_signature_check=True")
 
 
 def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], frozenset[str], dict[str, Any]]:
-    """What decides how a function can be called: positional names in order, keyword-only names, defaults."""
-    kinds = inspect.Parameter
-    parameters = signature.parameters.values()
+    """Positional names in order, keyword-only names, defaults."""
+    kinds, parameters = inspect.Parameter, signature.parameters.values()
     positional = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-    return (tuple(parameter.name for parameter in parameters if parameter.kind in positional),
-            frozenset(parameter.name for parameter in parameters if parameter.kind is kinds.KEYWORD_ONLY),
+    return (tuple(each.name for each in parameters if each.kind in positional),
+            frozenset(each.name for each in parameters if each.kind is kinds.KEYWORD_ONLY),
             {each.name: each.default for each in parameters if each.default is not kinds.empty})
 
 
@@ -374,7 +346,7 @@ makes_compiled(compile)
 
 
 def about_compiling(fn: Function) -> Function:
-    """What speaks to the compiler about compiling is no part of a program that is captured: it is called as it is."""
+    """Disable a function that speaks to the compiler: it is no part of a captured program."""
     marks.disable(fn, recursive=True, reason="it is about compiling")
     return fn
 

@@ -1,4 +1,4 @@
-"""Graph breaks: the signal that stops the tracer, and the registry of what each code means.
+"""Graph breaks: the signal that stops the tracer, the registry of break codes, and the strategies to turn off.
 
 In: a code, a detail and a `Stop` from the place that cannot go on.  Out: `Break`, which the interpreter's loop
 places in the user's program, and which becomes an event or `errors.Unsupported`.
@@ -8,11 +8,40 @@ Prose lives here, once per code: the title, the cause, an example program and th
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
 from stator.errors import InternalError, Unsupported, UserFrame
-from stator.strategy import Strategy
+
+
+class Strategy(enum.StrEnum):
+    """One way of capturing that a call site can turn off (`capture/next_attempt`), by its text in messages."""
+
+    CHECKPOINTS = "checkpoints"  # the backward pass reads memory again that was written to
+    COMPILER = "compilers"  # off: the graph is run as it is
+    COMPILING_SHOWN = "torch.compiler.is_compiling"  # the program may see that it is captured
+    CARRIED_NUMBERS = "numbers that a loop carries"  # Inductor of torch 2.13 fails on them
+    COPIED_STORAGES = "deep copies of tensors"  # copy.deepcopy() notes in its memo which storages it has copied
+    DATA_ASSIGNMENTS = "memory of tensors"
+    EXCEPTIONS_BEFOREHAND = "exceptions made beforehand"
+    FIXED_STORAGES = "arrays on tensors"  # Tensor.numpy() makes a storage that cannot be resized
+    FORWARD_MODE = "forward-mode differentiation"
+    FUNCTION_MODES = "function modes"
+    FUNCTIONS_OFF = "functions off"  # contexts that turn __torch_function__ off
+    GRAD_FN = "nodes of autograd"
+    GRADIENTS_INSIDE = "gradients inside"
+    HANDLED_ERRORS = "errors that are handled"
+    INFERENCE_MODE = "inference mode"
+    KEPT_LOCALS = "locals() whose dict is kept"
+    LEAF_FLAGS = "flags of leaves"
+    NEW_LEAVES = "new leaves"
+    RECORDED_WARNINGS = "recorded warnings"
+    SAVED_TENSOR_HOOKS = "hooks on saved tensors"
+    SPARSE_INPUTS = "sparse inputs"
+    SYMBOLIC_WRAPPERS = "open sizes of wrappers"
+    UNSPOKEN_ASSERTIONS = "unspoken assertions"
+    WEAK_COLLECTIONS = "collections of weak references"
 
 
 @dataclass(frozen=True)
@@ -34,7 +63,7 @@ class BreakCode:
 REGISTRY: dict[str, BreakCode] = {}
 
 
-def register(code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False ) -> BreakCode:
+def register(code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False) -> BreakCode:
     """Add one code to the registry; a code is given a meaning once."""
     if code in REGISTRY:
         raise InternalError(f"break code {code} is already registered as {REGISTRY[code].title!r}")
@@ -102,23 +131,17 @@ class Break(BaseException):
         return str(self.as_unsupported())
 
 
-register(
-    "SB001",
-    "native function not in the table",
-    cause="a function written in C was called that is not known to be free of side effects",
-    example="some_extension.process(x)",
-    remedy="teach it with stator.substitute_in_graph, put it into the graph with stator.allow_in_graph, or "
-    "exclude the caller with stator.disable",
-)
-register(
-    "SB002",
-    "data-dependent branch",
-    cause="a branch depends on the value of a tensor, which exists only when the graph runs",
-    example="if x.sum() > 0: ...",
-    remedy="choose between values with torch.where, between computations with torch.cond, or capture both ways "
-    "with options={'capture_control_flow': True}",
-    inherent=True,
-)
+register("SB001", "native function not in the table",
+         cause="a function written in C was called that is not known to be free of side effects",
+         example="some_extension.process(x)",
+         remedy="teach it with stator.substitute_in_graph, put it into the graph with stator.allow_in_graph, or "
+         "exclude the caller with stator.disable")
+register("SB002", "data-dependent branch",
+         cause="a branch depends on the value of a tensor, which exists only when the graph runs",
+         example="if x.sum() > 0: ...",
+         remedy="choose between values with torch.where, between computations with torch.cond, or capture both ways "
+         "with options={'capture_control_flow': True}",
+         inherent=True)
 register("SB003", "data-dependent scalar",
          cause="a tensor's value is needed as a Python number, list or numpy array while tracing",
          example="n = int(x.max()); s = str(n)",
@@ -128,13 +151,10 @@ register("SB004", "data-dependent output shape",
          cause="the shape of an operator's result depends on the values of its input",
          example="x[x > 0], torch.nonzero(x), torch.unique(x)",
          remedy="use a form with a fixed shape: torch.where, masks, nonzero_static", inherent=True)
-register(
-    "SB005",
-    "opaque outside object",
-    cause="an object made outside the captured code has state that Python cannot see and no guard can cover",
-    example="handle = ext.Handle(); stator.compile(lambda x: x * handle.scale)",
-    remedy="read the needed values from the object beforehand and pass them in",
-)
+register("SB005", "opaque outside object",
+         cause="an object made outside the captured code has state that Python cannot see and no guard can cover",
+         example="handle = ext.Handle(); stator.compile(lambda x: x * handle.scale)",
+         remedy="read the needed values from the object beforehand and pass them in")
 register("SB006", "mutation that cannot be written back",
          cause="the program changes an object of a kind whose changes cannot be replayed on the original",
          example="ext_object.value = x.shape[0]",
@@ -153,15 +173,12 @@ register("SB010", "disabled function called",
          cause="a function was called that is marked with stator.disable",
          example="@stator.disable\ndef log(x): ...",
          remedy="remove the mark, or move the call out of the compiled function", inherent=True)
-register(
-    "SB011",
-    "limit of the interpreter",
-    cause="the bytecode holds an instruction that the interpreter declines, or exceeds its limits "
-    "(900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
-    example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
-    remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or exclude "
-    "the function with stator.disable",
-)
+register("SB011", "limit of the interpreter",
+         cause="the bytecode holds an instruction that the interpreter declines, or exceeds its limits "
+         "(900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
+         example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
+         remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or "
+         "exclude the function with stator.disable")
 # SB012 is retired: a break inside a callback of C code has the code of its own cause.
 register("SB013", "impure read",
          cause="the program reads a value that changes from call to call and that no guard can cover",
@@ -178,14 +195,11 @@ register("SB015", "input or output", cause="the program reads or writes files, s
 register("SB016", "autograd call inside", cause="the program runs autograd inside the captured code",
          example="loss.backward()",
          remedy="compile the forward computation alone; call backward outside, or use torch.func.grad")
-register(
-    "SB017",
-    "tensor type that cannot be faked",
-    cause="a tensor of this kind has no fake counterpart to trace with",
-    example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised, nested or CSR tensor",
-    remedy="use a plain tensor (of a jagged nested one, values() and offsets(); of a CSR one, to_sparse_coo()), or "
-    "give the subclass __tensor_flatten__ and __tensor_unflatten__",
-)
+register("SB017", "tensor type that cannot be faked",
+         cause="a tensor of this kind has no fake counterpart to trace with",
+         example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised, nested or CSR tensor",
+         remedy="use a plain tensor (of a jagged nested one, values() and offsets(); of a CSR one, to_sparse_coo()), "
+         "or give the subclass __tensor_flatten__ and __tensor_unflatten__")
 register("SB018", "concurrency", cause="the program starts or joins threads, or waits for an event loop",
          example="threading.Thread(target=f).start()",
          remedy="start the concurrent work outside the compiled function", inherent=True)
@@ -197,13 +211,10 @@ register("SB020", "traceback read",
          cause="the program reads a traceback, whose frames do not exist in the compiled function",
          example="except ValueError as e: traceback.format_tb(e.__traceback__)",
          remedy="format the traceback outside the compiled function")
-register(
-    "SB021",
-    "recompile limit reached",
-    cause="a function was compiled as often as its recompile_limit allows, and none of the entries fits the call",
-    example="stator.compile(f, recompile_limit=8), called with nine different sizes or constants",
-    remedy="turn the changing value into a tensor or a dynamic size, or raise recompile_limit",
-)
+register("SB021", "recompile limit reached",
+         cause="a function was compiled as often as its recompile_limit allows, and none of the entries fits the call",
+         example="stator.compile(f, recompile_limit=8), called with nine different sizes or constants",
+         remedy="turn the changing value into a tensor or a dynamic size, or raise recompile_limit")
 register("SB022", "change of Stator settings",
          cause="captured code changes or reads how compiled functions behave in the whole process",
          example="with stator.set_stance('force_eager'): ...",
@@ -211,20 +222,14 @@ register("SB022", "change of Stator settings",
 register("SB023", "frame skipped on request", cause="the program called stator.skip_frame()",
          example="def log(x): stator.skip_frame(); ...",
          remedy="remove the call where the function is to be captured", inherent=True)
-register(
-    "SB024",
-    "value that changes from call to call",
-    cause="a str, function or container at this place changed too often to be a constant; the "
-    "instruction that reads it runs natively, and the code after it is captured",
-    example="def f(x, name): return x + len(name)   # called with nine different names",
-    remedy="pass the needed part of the value (a number, a tensor), or raise recompile_limit",
-)
-register(
-    "SB025",
-    "no capture now",
-    cause="the process is in a state in which no call is captured, or another thread keeps changing a fact",
-    example="builtins.len = my_len; compiled(x)",
-    remedy="restore the builtins, call the function outside torch.jit.trace, or let no other thread change "
-    "the values it reads",
-    inherent=True,
-)
+register("SB024", "value that changes from call to call",
+         cause="a str, function or container at this place changed too often to be a constant; the "
+         "instruction that reads it runs natively, and the code after it is captured",
+         example="def f(x, name): return x + len(name)   # called with nine different names",
+         remedy="pass the needed part of the value (a number, a tensor), or raise recompile_limit")
+register("SB025", "no capture now",
+         cause="the process is in a state in which no call is captured, or another thread keeps changing a fact",
+         example="builtins.len = my_len; compiled(x)",
+         remedy="restore the builtins, call the function outside torch.jit.trace, or let no other thread change "
+         "the values it reads",
+         inherent=True)

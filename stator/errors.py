@@ -38,7 +38,8 @@ class StatorError(RuntimeError):
         RuntimeError.__init__(self, *args)  # and not the __init__ of torch's class
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return plain_class(type(self)), self.args, self.__dict__ or None
+        plain = next((plain for (plain, _), made in _classes_made.items() if made is type(self)), type(self))
+        return plain, self.args, self.__dict__ or None
 
 
 _classes_made: dict[tuple[type, type], type] = {}
@@ -58,10 +59,6 @@ def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
     return made
 
 
-def plain_class(cls: type) -> type:
-    return next((plain for (plain, _), made in _classes_made.items() if made is cls), cls)
-
-
 class Unsupported(StatorError):
     """The program does something that cannot be captured, and `fullgraph=True` allows no graph break.
 
@@ -73,12 +70,8 @@ class Unsupported(StatorError):
     def __init__(self, code: str, title: str, cause: str = "", remedy: str = "", filename: str | None = None,
                  line: int | None = None, stack: Sequence[tuple[str, int, str]] = ()) -> None:
         super().__init__(code, title, cause, remedy, filename, line, tuple(stack))
-        self.code = code
-        self.title = title
-        self.cause = cause
-        self.remedy = remedy
-        self.filename = filename
-        self.line = line
+        self.code, self.title, self.cause, self.remedy = code, title, cause, remedy
+        self.filename, self.line = filename, line
         self.stack = tuple(UserFrame(*entry) for entry in stack)
 
     def __str__(self) -> str:
@@ -102,8 +95,7 @@ class BackendError(StatorError):
 
     def __init__(self, backend: str, message: str) -> None:
         super().__init__(backend, message)
-        self.backend = backend
-        self.message = message
+        self.backend, self.message = backend, message
 
     def __str__(self) -> str:
         return f"backend {self.backend!r}: {self.message}"

@@ -1,4 +1,4 @@
-"""What Stator did, as typed events.
+"""Typed events of captures, breaks and compilations.
 
 In: layers call `emit` with a frozen record.  Out: listeners get it; logs, reports, `explain` and tests all
 read the same events.
@@ -15,25 +15,26 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, dataclass_transform
 
 from stator.breaks import Break
 from stator.errors import UserFrame
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True)
 class Event:
-    """Base of all events."""
+    """Base of all events; each is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
-@dataclass(frozen=True)
 class CaptureStarted(Event):
     name: str
     file: str
     line: int
 
 
-@dataclass(frozen=True)
 class CaptureFinished(Event):
     """A segment was captured and installed. `graph` is the torch.fx.GraphModule, None where there is none."""
 
@@ -46,7 +47,6 @@ class CaptureFinished(Event):
     guard_list: Sequence[Any] = ()  # the guards themselves, each with text() and where
 
 
-@dataclass(frozen=True)
 class CaptureProgress(Event):
     """A capture takes long: loop iterations and operations so far, and the line of the program it has reached."""
 
@@ -58,7 +58,6 @@ class CaptureProgress(Event):
     line: int
 
 
-@dataclass(frozen=True)
 class ResumeCode(Event):
     """Bytecode was made that runs the rest of a frame natively; `code` is the code object."""
 
@@ -66,7 +65,6 @@ class ResumeCode(Event):
     code: Any
 
 
-@dataclass(frozen=True)
 class LineTraced(Event):
     """The interpreter begins a line of the program; only while `lines_wanted()`."""
 
@@ -75,7 +73,6 @@ class LineTraced(Event):
     function: str
 
 
-@dataclass(frozen=True)
 class GraphBreak(Event):
     code: str
     title: str
@@ -90,7 +87,6 @@ class GraphBreak(Event):
         return cls(stop.code, stop.title, stop.cause, stop.remedy, stop.filename, stop.line, tuple(stop.stack))
 
 
-@dataclass(frozen=True)
 class Recompile(Event):
     """No entry accepted the call. `guard_text` is the failed guard of the nearest entry."""
 
@@ -103,7 +99,6 @@ class Recompile(Event):
     line: int | None = None
 
 
-@dataclass(frozen=True)
 class EagerFallback(Event):
     """This call runs eagerly; `filename` and `line`: where the capture stopped, in the user's program."""
 
@@ -113,7 +108,6 @@ class EagerFallback(Event):
     line: int | None = None
 
 
-@dataclass(frozen=True)
 class ProgramRaised(Event):
     """The capture ended in an exception of the program: this call runs eagerly, so that CPython raises it."""
 
@@ -123,7 +117,6 @@ class ProgramRaised(Event):
     line: int | None = None
 
 
-@dataclass(frozen=True)
 class InternalFailure(Event):
     """A bug of Stator's own stopped a capture; the call ran eagerly unless `strict`."""
 
@@ -131,13 +124,11 @@ class InternalFailure(Event):
     error: BaseException
 
 
-@dataclass(frozen=True)
 class CacheLimit(Event):
     name: str
     limit: int
 
 
-@dataclass(frozen=True)
 class BackendCompiled(Event):
     """The backend turned a graph into a callable."""
 
@@ -146,7 +137,6 @@ class BackendCompiled(Event):
     seconds: float
 
 
-@dataclass(frozen=True)
 class GraphShared(Event):
     """A graph of equal content was compiled before: its callable serves this capture."""
 
@@ -154,7 +144,6 @@ class GraphShared(Event):
     graph_nodes: int
 
 
-@dataclass(frozen=True)
 class GraphCut(Event):
     """A graph was compiled in pieces: for each unique one, its nodes and how often it is used."""
 
@@ -169,7 +158,6 @@ class GraphCut(Event):
         return sum([took * (uses - 1) for took, (_, uses) in zip(self.seconds, self.pieces, strict=False)])
 
 
-@dataclass(frozen=True)
 class PiecesCompiled(Event):
     """A graph is being compiled in pieces: unique ones done, of how many, in which time."""
 
@@ -178,7 +166,6 @@ class PiecesCompiled(Event):
     seconds: float
 
 
-@dataclass(frozen=True)
 class CompiledElsewhere(Event):
     """Another process has compiled a graph of this function, or failed; calls then go on eagerly."""
 
@@ -187,7 +174,6 @@ class CompiledElsewhere(Event):
     failure: str = ""
 
 
-@dataclass(frozen=True)
 class SwappedIn(Event):
     """Calls of a function that was started eagerly run compiled code from this one on."""
 
@@ -196,7 +182,6 @@ class SwappedIn(Event):
     seconds: float  # that this call took to capture the graph and to load the compiled code
 
 
-@dataclass(frozen=True)
 class GraphKeptWhole(Event):
     """A graph was compiled in one piece though regions were wanted."""
 
@@ -204,7 +189,6 @@ class GraphKeptWhole(Event):
     why: str
 
 
-@dataclass(frozen=True)
 class Effects(Event):
     """The side effects that a captured segment replays, one line of text each."""
 
@@ -212,7 +196,6 @@ class Effects(Event):
     effects: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Audited(Event):
     """A call was made eagerly as well and compared."""
 
@@ -220,7 +203,6 @@ class Audited(Event):
     differences: int
 
 
-@dataclass(frozen=True)
 class AuditSkipped(Event):
     """A call was to be audited and could not be."""
 
@@ -228,7 +210,6 @@ class AuditSkipped(Event):
     why: str
 
 
-@dataclass(frozen=True)
 class AuditDifference(Event):
     """A compiled call differs from the eager one; `text` says in what, and where first."""
 
@@ -244,9 +225,8 @@ Listener = Callable[[Event], object]
 # Replaced as a whole under the lock and never changed in place, so that `emit` reads it without one.
 _listeners: tuple[Listener, ...] = ()
 _lock = threading.Lock()
-
-
 _lines_wanted = 0
+_progress_viewer: Listener | None = None
 
 
 def want_lines(wanted: bool) -> None:
@@ -275,9 +255,6 @@ def emit(event: Event) -> None:
         except Exception as error:
             warnings.warn(f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
                           RuntimeWarning, stacklevel=2)
-
-
-_progress_viewer: Listener | None = None
 
 
 def show_progress_with(viewer: Listener) -> None:

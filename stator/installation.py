@@ -13,7 +13,6 @@ import threading
 import types
 import warnings
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -100,21 +99,16 @@ def _torch_compile(original: Any, default_backend: object) -> Any:
     return compile
 
 
-def _torchs_config() -> ModuleType | None:
-    """torch._dynamo.config, where somebody has loaded it: scripts set there what torch.compile has no argument for."""
-    return sys.modules.get("torch._dynamo.config")
-
-
-def _in_torchs_config(name: str) -> Any:
-    return getattr(_torchs_config(), name, None)
+def _in_torchs_config(name: str, default: Any = None) -> Any:
+    """A setting of torch._dynamo.config, where somebody has loaded it: scripts set there what has no argument."""
+    return getattr(sys.modules.get("torch._dynamo.config"), name, default)
 
 
 def _dynamic_in_torchs_config() -> bool | None:
-    """As `dynamic=None` is meant there: sizes open from the start, or never."""
-    config = _torchs_config()
-    if not getattr(config, "assume_static_by_default", True):
+    """As `dynamic=None` is meant there: sizes symbolic from the start, or never."""
+    if not _in_torchs_config("assume_static_by_default", True):
         return True
-    return None if getattr(config, "automatic_dynamic_shapes", True) else False
+    return None if _in_torchs_config("automatic_dynamic_shapes", True) else False
 
 
 def is_operator_of_torch(model: object) -> bool:

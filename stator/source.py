@@ -33,14 +33,15 @@ class Source(_core.Provenance):
     root: Source | None  # where the chain of bases starts; None for a root itself
     depth: int  # the number of steps from there
     _family: ClassVar[str] = ""
+    _text: ClassVar[str]  # the text, as a format of the step and the text of its base
 
     def _detail(self) -> object:
-        """What tells this step from another of the same family on the same base."""
+        """Distinguish this step from another of the same family on the same base."""
         return None
 
     def text(self) -> str:
-        """The value in the words of the user's program."""
-        raise NotImplementedError(type(self).__name__)
+        """The value as the user's program would write it."""
+        return self._text.format(self=self, base="" if self.base is None else self.base.text())
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")
@@ -64,7 +65,7 @@ class Local(Source):
     __slots__ = ("name", "index")
     name: str
     index: int
-    _family = "local"
+    _family, _text = "local", "{self.name}"
 
     def __init__(self, name: str, index: int) -> None:
         _store(self, "name", name)
@@ -74,9 +75,6 @@ class Local(Source):
     def _detail(self) -> object:
         return self.index
 
-    def text(self) -> str:
-        return self.name
-
 
 class Drawn(Source):
     """A random number that the residual draws before the graph runs; nothing outside holds it, no guard reads it."""
@@ -84,7 +82,7 @@ class Drawn(Source):
     __slots__ = ("index", "name")
     index: int | tuple[int, int]  # the draw, or the draw and the number in what it gives
     name: str
-    _family = "drawn"
+    _family, _text = "drawn", "{self.name}() {self.index}"
 
     def __init__(self, index: int | tuple[int, int], name: str) -> None:
         _store(self, "index", index)
@@ -94,18 +92,12 @@ class Drawn(Source):
     def _detail(self) -> object:
         return self.index
 
-    def text(self) -> str:
-        return f"{self.name}() {self.index}"
-
 
 class Copied(Drawn):
     """A copy of a tensor, which the residual makes before the graph runs."""
 
     __slots__ = ()
-    _family = "copied"
-
-    def text(self) -> str:
-        return f"copy of {self.name} {self.index}"
+    _family, _text = "copied", "copy of {self.name} {self.index}"
 
 
 class Pinned(Source):
@@ -132,30 +124,47 @@ class World(Source):
     """The state of the process and of torch: what a GLOBAL_STATE guard is about."""
 
     __slots__ = ()
-    _family = "world"
+    _family, _text = "world", "torch's global state"
 
     def __init__(self) -> None:
         self._seal(None, None)
-
-    def text(self) -> str:
-        return "torch's global state"
 
 
 WORLD = World()
 
 
-class DictOf(Source):
-    """The instance dict of an object (not what a property called `__dict__` would say)."""
+class _Step(Source):
+    """A step that is a base alone."""
 
     __slots__ = ()
     base: Source
-    _family = "dict"
 
     def __init__(self, base: Source) -> None:
         self._seal(base, None)
 
+
+class DictOf(_Step):
+    """The instance dict of an object (not what a property called `__dict__` would say)."""
+
+    __slots__ = ()
+    _family, _text = "dict", "{base}.__dict__"
+
+
+class CellOf(_Step):
+    """The contents of a closure cell."""
+
+    __slots__ = ()
+    _family, _text = "cell", "{base}.cell_contents"
+
     def text(self) -> str:
-        return f"{self.base.text()}.__dict__"
+        return _free_variable_name(self.base) or super().text()
+
+
+class TypeOf(_Step):
+    """The type of a value (`__class__` as the C struct has it)."""
+
+    __slots__ = ()
+    _family, _text = "type", "type({base})"
 
 
 class Key(Source):
@@ -189,13 +198,6 @@ class Global(Key):
 
     __slots__ = ()
 
-    def __init__(self, scope: Pinned, name: str) -> None:
-        super().__init__(scope, name)
-
-    @property
-    def scope(self) -> Source:
-        return self.base
-
     @property
     def name(self) -> str:
         return str(self.key)
@@ -223,40 +225,28 @@ class KeyAt(_Place):
     """The i-th key of a dict, in insertion order."""
 
     __slots__ = ()
-    _family = "key_at"
-
-    def text(self) -> str:
-        return f"list({self.base.text()})[{self.index}]"
+    _family, _text = "key_at", "list({base})[{self.index}]"
 
 
 class ValueAt(_Place):
     """The value of the i-th key of a dict, in insertion order."""
 
     __slots__ = ()
-    _family = "value_at"
-
-    def text(self) -> str:
-        return f"list({self.base.text()}.values())[{self.index}]"
+    _family, _text = "value_at", "list({base}.values())[{self.index}]"
 
 
 class Index(_Place):
     """An item of a list, a tuple or a deque (subclasses too, read without their `__getitem__`)."""
 
     __slots__ = ()
-    _family = "index"
-
-    def text(self) -> str:
-        return f"{self.base.text()}[{self.index}]"
+    _family, _text = "index", "{base}[{self.index}]"
 
 
 class SetAt(_Place):
     """The i-th element of a set or frozenset, in iteration order."""
 
     __slots__ = ()
-    _family = "set_at"
-
-    def text(self) -> str:
-        return f"list({self.base.text()})[{self.index}]"
+    _family, _text = "set_at", "list({base})[{self.index}]"
 
 
 class Slot(Source):
@@ -266,7 +256,7 @@ class Slot(Source):
     base: Source
     name: str
     owner: type
-    _family = "slot"
+    _family, _text = "slot", "{base}.{self.name}"
 
     def __init__(self, base: Source, name: str, owner: type) -> None:
         _store(self, "name", name)
@@ -276,9 +266,6 @@ class Slot(Source):
     def _detail(self) -> object:
         return (self.name, id(self.owner))
 
-    def text(self) -> str:
-        return f"{self.base.text()}.{self.name}"
-
 
 class Attr(Source):
     """A C-level attribute of a trusted builtin type: `f.__closure__`, `m.__self__`, `s.start`, `t.grad`."""
@@ -286,7 +273,7 @@ class Attr(Source):
     __slots__ = ("name",)
     base: Source
     name: str
-    _family = "attr"
+    _family, _text = "attr", "{base}.{self.name}"
 
     def __init__(self, base: Source, name: str) -> None:
         _store(self, "name", name)
@@ -295,40 +282,9 @@ class Attr(Source):
     def _detail(self) -> object:
         return self.name
 
-    def text(self) -> str:
-        return f"{self.base.text()}.{self.name}"
-
-
-class CellOf(Source):
-    """What a closure cell holds."""
-
-    __slots__ = ()
-    base: Source
-    _family = "cell"
-
-    def __init__(self, base: Source) -> None:
-        self._seal(base, None)
-
-    def text(self) -> str:
-        return _free_variable_name(self.base) or f"{self.base.text()}.cell_contents"
-
-
-class TypeOf(Source):
-    """The type of a value (`__class__` as the C struct has it)."""
-
-    __slots__ = ()
-    base: Source
-    _family = "type"
-
-    def __init__(self, base: Source) -> None:
-        self._seal(base, None)
-
-    def text(self) -> str:
-        return f"type({self.base.text()})"
-
 
 class CallOf(Source):
-    """What a listed pure reader answers, called again at every entry."""
+    """The result of a listed pure reader, called again at every entry."""
 
     __slots__ = ("fn", "args")
     fn: Pinned
@@ -355,17 +311,13 @@ CALL_TEXTS: dict[int, Callable[..., str]] = {}  # by the id of a reader that liv
 def with_base(source: Source, base: Source) -> Source:
     """The same step from another base."""
     match source:
-        case Global():
-            return Key(base, source.key)
         case Key():
-            return type(source)(base, source.key)
-        case _Place():
-            return type(source)(base, source.index)
+            return Key(base, source.key)
         case Slot():
             return Slot(base, source.name, source.owner)
-        case Attr():
-            return Attr(base, source.name)
-    return type(source)(base)  # type: ignore[call-arg]  # DictOf, CellOf and TypeOf have nothing but a base
+        case _Place() | Attr():
+            return type(source)(base, source._detail())  # type: ignore[arg-type]
+    return type(source)(base)  # type: ignore[call-arg]  # DictOf, CellOf and TypeOf have a base alone
 
 
 def parents(source: Source) -> tuple[Source, ...]:
@@ -388,11 +340,6 @@ def unpinned(source: Source) -> Source:
     if isinstance(source, Key) and isinstance(holder, Key) and isinstance(holder.base, DictOf):  # a member of a module
         return Key(Key(DictOf(Local(holder.base.base.text(), -1)), holder.key), source.key)
     return Local(source.text(), -1)
-
-
-def depth(source: Source) -> int:
-    """The number of steps from the root; a root has depth 0."""
-    return source.depth
 
 
 def is_a(obj: object, kind: type | tuple[type, ...]) -> bool:
@@ -418,20 +365,15 @@ def name_of(obj: Any) -> str:
 
 _PRINTED = frozenset({int, bool, float, complex, str, bytes, type(None), type(...), range, slice})
 # Functions, builtin functions, descriptors and modules: types whose names are read by C code alone.
-_NAMED = frozenset(
-    {type(root_of), type(len), type(ClassVar), type(str.join), type(object.__init__), type(Iterator)}
-)
+_NAMED = frozenset({type(root_of), type(len), type(ClassVar), type(str.join), type(object.__init__), type(Iterator)})
 
 
 def _free_variable_name(cell: Source) -> str | None:
     """The name of a free variable, when the cell was found by it or is `f.__closure__[i]` of a known function `f`."""
-    if isinstance(cell, Pinned):
-        return cell.variable
-    if not isinstance(cell, Index) or not isinstance(cell.base, Attr) or cell.base.name != "__closure__":
-        return None
-    owner = cell.base.base
-    if not isinstance(owner, Pinned):
-        return None
-    code = getattr(owner.obj, "__code__", None)
-    names = getattr(code, "co_freevars", ())
-    return names[cell.index] if cell.index < len(names) else None
+    match cell:
+        case Pinned():
+            return cell.variable
+        case Index(base=Attr(name="__closure__", base=Pinned(obj=function))):
+            names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+            return names[cell.index] if cell.index < len(names) else None
+    return None

@@ -38,10 +38,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "errors", "breaks", "strategy", "settings", "host"),
+    ("events", "errors", "breaks", "settings", "host"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "errors", "breaks", "strategy", "settings", "host"}
+FOUNDATION = {"events", "errors", "breaks", "settings", "host"}
 LARGEST_ROOM = 25  # files in one folder
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
@@ -84,7 +84,7 @@ def read_package(root: Path) -> dict[str, str]:
 
 
 def layer_of(module: str) -> str:
-    """`stator.heap.box` -> `heap`; the package itself -> `__init__`."""
+    """`stator.heap.tracker` -> `heap`; the package itself -> `__init__`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 

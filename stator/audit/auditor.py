@@ -18,9 +18,8 @@ from stator import events
 from stator.audit.checkpoint import CannotRestore, Checkpoint
 from stator.audit.likeness import Outcome
 from stator.audit.reach import TooMuch, reach
-from stator.audit.repeats import reaches_whole_function, unrepeatable_node
 from stator.audit.search import search, tags_of
-from stator.audit.trials import Trials, is_exact
+from stator.audit.trials import Trials, is_exact, reaches_whole_function, unrepeatable_node
 from stator.settings import marks
 from stator.settings.options import Settings
 
@@ -87,7 +86,7 @@ def refuse(name: str, what: str, refused: list[str]) -> None:
 
 def answer(outcome: Outcome) -> Any:
     """Do what the call would have done: warn, write to the streams, return or raise."""
-    for each in outcome.said:
+    for each in outcome.warned:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     for stream, text in zip((sys.stdout, sys.stderr), outcome.printed, strict=True):
         if text:

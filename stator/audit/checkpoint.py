@@ -1,12 +1,13 @@
-"""The state of everything a call can reach, to be brought back.   Checkpoint(reached); run; checkpoint.restore()
+"""Save and restore the state that a call can reach.   Checkpoint(reached); run; checkpoint.restore()
 
-Objects stay the objects they are: contents are put back in place, tensors by their storage.  What cannot be put back
-(a generator that was advanced, a tensor that got another place in autograd's record) makes `restore` say so.
+Contents of objects are put back in place, tensors by their storage.  `restore` raises for state that cannot be put
+back: a generator that was advanced, a tensor that autograd records elsewhere.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import random
 import types
@@ -19,9 +20,8 @@ import torch
 
 from stator import _hook
 from stator.audit.reach import STATEFUL, Reached, global_names, pairs_of
-from stator.heap.blank_instances import slot_members
 from stator.heap.pure_readers import set_state
-from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.raw_access import instance_dict, raw_members, slot_members, slot_values
 from stator.host.value_kinds import is_a
 
 _MISSING = object()
@@ -68,7 +68,7 @@ class Checkpoint:
         if kind is types.FunctionType:
             return self._note_globals(value)
         if kind is types.CellType:
-            return self._note_cell(value)
+            return self._keep(lambda: _contents(value), lambda saved: _fill(value, saved))
         if is_a(value, type):
             return self._note_class(value)
         if kind in STATEFUL:
@@ -83,6 +83,11 @@ class Checkpoint:
         if hasattr(kind, "__next__") and hasattr(kind, "__length_hint__"):
             return self._note_iterator(value)
         self._note_contents(value)
+
+    def _keep(self, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        """Write the present value of one place back, if another object is there by then."""
+        saved = read()
+        self.undo.append(lambda: None if read() is saved else write(saved))
 
     def _note_contents(self, value: Any) -> None:
         if is_a(value, (list, collections.deque)):
@@ -99,7 +104,7 @@ class Checkpoint:
             self._note_dict(own)
         cls: type = type(value)
         for member in slot_members(cls):
-            self._note_slot(value, member)
+            self._keep(functools.partial(_slot, value, member), functools.partial(_set_slot, value, member))
 
     def _note_dict(self, held: dict[Any, Any]) -> None:
         pairs = pairs_of(held)
@@ -108,44 +113,17 @@ class Checkpoint:
             now = pairs_of(held)
             if len(now) != len(pairs) or any(key is not known or item is not saved for (key, item), (known, saved)
                                              in zip(now, pairs, strict=True)):
-                ordered = is_a(held, collections.OrderedDict)
-                (collections.OrderedDict if ordered else dict).clear(held)
+                base: Any = collections.OrderedDict if is_a(held, collections.OrderedDict) else dict
+                base.clear(held)
                 for key, item in pairs:
-                    (collections.OrderedDict if ordered else dict).__setitem__(held, key, item)
-        self.undo.append(undo)
-
-    def _note_slot(self, value: Any, member: Any) -> None:
-        saved = _slot(value, member)
-
-        def undo() -> None:
-            if _slot(value, member) is not saved:
-                member.__delete__(value) if saved is _MISSING else member.__set__(value, saved)
-        self.undo.append(undo)
-
-    def _note_cell(self, cell: types.CellType) -> None:
-        saved = _contents(cell)
-
-        def undo() -> None:
-            if _contents(cell) is not saved:
-                if saved is _MISSING:
-                    del cell.cell_contents
-                else:
-                    cell.cell_contents = saved
+                    base.__setitem__(held, key, item)
         self.undo.append(undo)
 
     def _note_globals(self, function: types.FunctionType) -> None:
         names = function.__globals__
-        saved = {name: names.get(name, _MISSING) for name in global_names(function)}
         self._note_dict(function.__dict__)
-
-        def undo() -> None:
-            for name, value in saved.items():
-                if names.get(name, _MISSING) is not value:
-                    if value is _MISSING:
-                        del names[name]
-                    else:
-                        names[name] = value
-        self.undo.append(undo)
+        for name in global_names(function):
+            self._keep(functools.partial(names.get, name, _MISSING), functools.partial(_set_name, names, name))
 
     def _note_class(self, cls: type) -> None:
         saved = dict(vars(cls))
@@ -173,18 +151,17 @@ class Checkpoint:
         self.undo.append(undo)
 
     def _note_stateful(self, value: Any) -> None:
-        if type(value) is torch.Generator:
-            state = value.get_state()
-            self.undo.append(lambda: value.set_state(state))
-        elif type(value) is random.Random:
-            drawn = value.getstate()
-            self.undo.append(lambda: value.setstate(drawn))
-        elif type(value) is bytearray:
+        if type(value) is bytearray:
             content = bytes(value)
             self.undo.append(lambda: value.__setitem__(slice(None), content))
-        else:
+        elif isinstance(value, numpy.random.Generator):
             bits = value.bit_generator.state
             self.undo.append(lambda: setattr(value.bit_generator, "state", bits))
+        else:
+            get, put = (value.get_state, value.set_state) if type(value) is torch.Generator \
+                else (value.getstate, value.setstate)
+            state = get()
+            self.undo.append(lambda: put(state))
 
     def _note_tensor(self, tensor: torch.Tensor) -> None:
         own = instance_dict(tensor)
@@ -250,15 +227,27 @@ def _put_members(value: set[Any], members: list[Any]) -> None:
         set.update(value, members)
 
 
-def _slot(value: Any, member: Any) -> Any:
-    try:
-        return member.__get__(value)
-    except AttributeError:
-        return _MISSING
+def _slot(value: object, member: Any) -> Any:
+    return slot_values(value).get(member, _MISSING)
+
+
+def _set_slot(value: object, member: Any, saved: object) -> None:
+    member.__delete__(value) if saved is _MISSING else member.__set__(value, saved)
+
+
+def _set_name(names: dict[str, Any], name: str, saved: object) -> None:
+    if saved is _MISSING:
+        del names[name]
+    else:
+        names[name] = saved
 
 
 def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _MISSING
+    return _MISSING if cell == types.CellType() else cell.cell_contents
+
+
+def _fill(cell: types.CellType, contents: object) -> None:
+    if contents is _MISSING:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = contents

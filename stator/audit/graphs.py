@@ -1,4 +1,4 @@
-"""Which operation a backend gets wrong.   a captured graph, its inputs, the backend  ->  the smallest wrong graph
+"""Find the operation that a backend gets wrong.   a captured graph, its inputs, the backend  ->  a small wrong graph
 
 A graph is wrong if the compiled form and the graph itself, run node by node, give different results.  Prefixes are
 compiled with all their values as results; the shortest wrong one ends in the operation.
@@ -6,6 +6,7 @@ compiled with all their values as results; the shortest wrong one ends in the op
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +32,10 @@ class Segments:
     def __call__(self, gm: fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
         kept = copy_of(gm)
         compiled = call_backend(find_backend(self.settings.backend), gm, example_inputs, self.settings)
-        told: list[bool] = []
+        calls = itertools.count()
 
         def run(*inputs: object) -> Any:
-            if not told:
-                told.append(True)
+            if next(calls) == 0:
                 self.found.append((kept, copies(inputs)))
             return compiled(*inputs)
 

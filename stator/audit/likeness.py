@@ -1,7 +1,7 @@
-"""What one run of a call did, as data that can be compared.   run(fn)  ->  Outcome;  differences(a, b)  ->  lines
+"""Outcomes of calls, compared.   run(fn)  ->  Outcome;  differences(a, b)  ->  lines
 
-An Outcome holds the value or the exception, the printed text, the random streams, and what everything reachable looks
-like afterwards: types, contents, aliasing.  Tensors are compared by their numbers, exactly or as their dtype allows.
+An Outcome holds the value or the exception, the printed text, the random streams, and the state of everything
+reachable: types, contents, aliasing.  Tensors are compared by their numbers, exactly or as their dtype allows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from stator.audit.reach import Reached, parts
 from stator.graph.state.quiet_logging import Heard
-from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
@@ -36,7 +36,7 @@ class Outcome:
     value: Any = None
     error: BaseException | None = None
     printed: tuple[str, str] = ("", "")
-    said: list[warnings.WarningMessage] = field(default_factory=list)  # warnings that were held back
+    warned: list[warnings.WarningMessage] = field(default_factory=list)  # warnings that were held back
     texts: dict[str, str] = field(default_factory=dict)  # path -> what is there
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ def run(call: Callable[[], Any], reached: dict[int, Reached], quiet: bool) -> Ou
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         if quiet:
-            found.said = stack.enter_context(Heard())
+            found.warned = stack.enter_context(Heard())
         try:
             found.value = call()
         except Exception as error:
@@ -75,16 +75,16 @@ class Describer:
             self.contents(each.value, each.path)
         outcome = self.outcome
         if outcome.error is not None:
-            text = _ADDRESS.sub("0x...", str(outcome.error))
-            outcome.texts["the exception"] = f"{type(outcome.error).__qualname__}: {text}"
+            outcome.texts["the exception"] = f"{type(outcome.error).__qualname__}: {_portable(str(outcome.error))}"
         else:
             self.describe(outcome.value, "the result")
-        outcome.texts["the printed text"] = repr(_ADDRESS.sub("0x...", outcome.printed[0]))
-        outcome.texts["the text on stderr"] = repr(_ADDRESS.sub("0x...", outcome.printed[1]))
-        outcome.texts["torch's random stream"] = _digest(torch.get_rng_state().numpy().tobytes())
-        outcome.texts["Python's random stream"] = _digest(repr(random.getstate()).encode())
-        outcome.texts["numpy's random stream"] = _digest(repr(numpy.random.get_state()).encode())
-        outcome.texts["grad mode"] = str(torch.is_grad_enabled())
+        outcome.texts.update({
+            "the printed text": repr(_portable(outcome.printed[0])),
+            "the text on stderr": repr(_portable(outcome.printed[1])),
+            "torch's random stream": _digest(torch.get_rng_state().numpy().tobytes()),
+            "Python's random stream": _digest(repr(random.getstate()).encode()),
+            "numpy's random stream": _digest(repr(numpy.random.get_state()).encode()),
+            "grad mode": str(torch.is_grad_enabled())})
 
     def describe(self, value: Any, path: str) -> None:
         """What is at a path: a constant, something met before, or something new."""
@@ -125,6 +125,10 @@ class Describer:
             self.describe(part, f"{path}{name}")
 
 
+def _portable(text: str) -> str:
+    return _ADDRESS.sub("0x...", text)
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
 
@@ -145,17 +149,11 @@ def differences(eager: Outcome, compiled: Outcome, exact: bool) -> Iterator[tupl
 
 def unlike(eager: torch.Tensor, compiled: torch.Tensor, exact: bool) -> str:
     """How two tensors' numbers differ; empty where they do not."""
-    if eager.shape != compiled.shape or eager.dtype != compiled.dtype:
-        return ""  # their texts differ
-    if torch.equal(eager, compiled):
-        return ""
-    if not eager.is_floating_point() and not eager.is_complex():
-        return f"eager has {_shown(eager)}, compiled has {_shown(compiled)}"
+    if eager.shape != compiled.shape or eager.dtype != compiled.dtype or torch.equal(eager, compiled):
+        return ""  # texts show differences of shape and dtype
+    tolerance = {"rtol": 0, "atol": 0} if exact or not eager.is_floating_point() and not eager.is_complex() else {}
     try:
-        if exact:
-            torch.testing.assert_close(compiled, eager, rtol=0, atol=0, equal_nan=True)
-        else:
-            torch.testing.assert_close(compiled, eager, equal_nan=True)
+        torch.testing.assert_close(compiled, eager, equal_nan=True, **tolerance)
     except AssertionError:
         return f"eager has {_shown(eager)}, compiled has {_shown(compiled)}"
     return ""

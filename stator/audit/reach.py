@@ -1,4 +1,4 @@
-"""What a call can reach.   a function and its arguments  ->  every object of the program's, with a path to each
+"""Find the objects that a call can reach.   a function and its arguments  ->  each object, with a path to it
 
     args[0], args[0]['scale'], f.COUNT (a global that f names), f.<cell n>, self.layers[0].weight
 
@@ -23,8 +23,14 @@ import torch
 
 from stator.breaks import Break
 from stator.cache.nested import Place, place_of
-from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, slot_members
-from stator.heap.raw_access import instance_dict, items_in_order, raw_members
+from stator.heap.raw_access import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    instance_dict,
+    items_in_order,
+    raw_members,
+    slot_values,
+)
 from stator.host.value_kinds import is_a
 
 LIMIT = 200_000
@@ -83,7 +89,7 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
     if kind is types.MethodType:
         return iter((("", value.__func__), (".__self__", value.__self__)))
     if kind is types.CellType:
-        return iter([(".contents", value.cell_contents)] if _filled(value) else [])
+        return iter([(".contents", value.cell_contents)] if value != types.CellType() else [])
     if kind is functools.partial:
         return iter([(".func", value.func), (".args", value.args), (".keywords", value.keywords)])
     if is_a(value, torch.Tensor):
@@ -96,22 +102,12 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
     return object_parts(value)
 
 
-def _filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not None or True
-    except ValueError:
-        return False
-
-
 def function_parts(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield f".<cell {name}>", cell
-    if function.__defaults__:
-        yield ".__defaults__", function.__defaults__
-    if function.__kwdefaults__:
-        yield ".__kwdefaults__", function.__kwdefaults__
-    if function.__dict__:
-        yield ".__dict__", function.__dict__
+    for name in ("__defaults__", "__kwdefaults__", "__dict__"):
+        if held := getattr(function, name):
+            yield f".{name}", held
     if place_of(function.__code__.co_filename) is Place.PROGRAM:
         for name in global_names(function):
             if name in function.__globals__:
@@ -158,13 +154,6 @@ def object_parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif type(value).__flags__ & (1 << 9) == 0 and gc.is_tracked(value) and instance_dict(value) is None:
         yield from ((".<held>", part) for part in gc.get_referents(value) if not is_a(part, (type, types.ModuleType)))
         return
-    own = instance_dict(value)
-    for name, part in list((own or {}).items()):
-        yield f".{name}", part
-    cls: type = type(value)
-    for member in slot_members(cls):
-        try:
-            yield f".{member.__name__}", member.__get__(value)
-        except AttributeError:
-            continue
+    yield from ((f".{name}", part) for name, part in list((instance_dict(value) or {}).items()))
+    yield from ((f".{member.__name__}", part) for member, part in slot_values(value).items())
     yield ".__class__", type(value)

@@ -2,24 +2,61 @@
 
 The question is halved by compiling the call again: right when compiled afresh, the entry in use lacks a guard; right
 with backend "eager", the backend is wrong about an operation; else the capture is, about an effect or the result.
+
+A script shows a finding: values are written out as literals, large tensors are made anew from their metadata, and a
+value that cannot be written out is a marked gap.
 """
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import os
+import sys
+import textwrap
+import types
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import fx
 
-from stator.audit.finding import Finding
 from stator.audit.graphs import Segments, place_of_node, smallest_wrong
 from stator.audit.likeness import Outcome
-from stator.audit.repro import call_script, graph_script
 from stator.audit.trials import Trials, is_exact
 from stator.capture import miss
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.settings.options import Settings
+
+
+@dataclass
+class Finding:
+    """The smallest thing found that makes compiled and eager differ."""
+
+    kind: str  # "operation", "guard", "effect", "result" or "program"
+    what: str
+    differences: list[tuple[str, str]]  # (where, what)
+    filename: str | None = None
+    line: int | None = None
+    graph: Any = None  # the smallest graph that the backend gets wrong
+    inputs: tuple[Any, ...] = ()  # and what to call it with
+    script: str = ""  # a program of its own that shows it
+    path: str | None = None  # where that was written
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}: {self.what}"]
+        if self.filename is not None and self.line is not None:
+            lines.append(f"  first at {self.filename}:{self.line}")
+            text = linecache.getline(self.filename, self.line).strip()
+            lines += [f"    {text}"] if text else []
+        lines += [f"  {where}: {what}" for where, what in self.differences[:5]]
+        if len(self.differences) > 5:
+            lines.append(f"  and {len(self.differences) - 5} more")
+        if self.path is not None:
+            lines.append(f"  a script that shows it: {self.path}")
+        return "\n".join(lines)
+
 
 Differences = list[tuple[str, str]]
 
@@ -66,14 +103,12 @@ def missing_guard(trials: Trials, entry: object, fresh: object, differences: Dif
     """The first fact that a new capture guards and the entry in use does not."""
     script = call_script(trials, "A call that used an entry which an earlier call had made: make that one first.")
     known = {(guard.source, guard.kind) for tag in tags_of(entry) for guard in tag.guards}
-    for tag in tags_of(fresh):
-        for guard in tag.guards:
-            if (guard.source, guard.kind) not in known:
-                place = guard.where or (None, None)
-                return Finding("guard", f"an entry was used for a call it does not fit: no guard says {guard.text()}",
-                               differences, place[0], place[1], script=script)
-    return Finding("guard", "an entry was used for a call it does not fit; compiled afresh the call is right",
-                   differences, script=script)
+    what, place = "an entry was used for a call it does not fit", (None, None)
+    for guard in (guard for tag in tags_of(fresh) for guard in tag.guards):
+        if (guard.source, guard.kind) not in known:
+            filename, line = (guard.where or place)[:2]
+            return Finding("guard", f"{what}: no guard says {guard.text()}", differences, filename, line, script=script)
+    return Finding("guard", f"{what}; compiled afresh the call is right", differences, script=script)
 
 
 # ---------------------------------------------------------------------- the backend
@@ -88,17 +123,13 @@ def wrong_operation(trials: Trials, settings: Settings, differences: Differences
             node, smallest, given = found
             place = place_of_node(node) or (None, None)
             count = sum(each.op.startswith("call") for each in smallest.graph.nodes)
-            name = "a graph of several operations" if node is None else target_name(node)
-            what = f"the backend {settings.backend_name!r} gets {name} wrong" + ("" if count == 1 else
-                                                                               f", in a graph of {count} operations")
+            name = "a graph of several operations" if node is None else getattr(node.target, "__name__", node.target)
+            where = "" if count == 1 else f", in a graph of {count} operations"
+            what = f"the backend {settings.backend_name!r} gets {name} wrong{where}"
             return Finding("operation", what, differences, place[0], place[1], smallest, given,
                            graph_script(smallest, given, settings))
     what = f"results are wrong with the backend {settings.backend_name!r}; no graph of it is wrong by itself"
     return Finding("result", what, differences, script=call_script(trials))
-
-
-def target_name(node: fx.Node) -> str:
-    return str(getattr(node.target, "__name__", node.target))
 
 
 # ---------------------------------------------------------------------- the capture
@@ -107,22 +138,20 @@ def target_name(node: fx.Node) -> str:
 def wrong_capture(trials: Trials, settings: Settings, eager: Outcome, captured: Outcome,
                   differences: Differences) -> Finding:
     """The capture itself: something it does not do, or something it computes otherwise."""
-    path = differences[0][0]
     effects = [where for where, _ in differences if not where.startswith(("the result", "the exception"))]
-    place = None
-    if "the printed text" in effects:
-        same = len(os.path.commonprefix([eager.printed[0], captured.printed[0]]))
-        path, place = "the printed text", trials.line_that_prints(same)
-    elif effects:
-        path = effects[0]
-        place = trials.line_that_changes(path)
-    kind = "effect" if effects else "result"
-    what = f"the capture does something else to {path}" if effects else f"the capture computes another {path[4:]}"
-    filename, line = place or (None, None)
-    if place is None and not effects:
+    if not effects:
         code = getattr(trials.fn, "__func__", trials.fn).__code__
-        filename, line = code.co_filename, code.co_firstlineno
-    return Finding(kind, what, differences, filename, line, script=call_script(trials))
+        return Finding("result", f"the capture computes another {differences[0][0][4:]}", differences, code.co_filename,
+                       code.co_firstlineno, script=call_script(trials))
+    path = "the printed text" if "the printed text" in effects else effects[0]
+    if path == "the printed text":
+        same = len(os.path.commonprefix([eager.printed[0], captured.printed[0]]))
+        place = trials.first_line(lambda: sys.stdout.tell() > same)
+    else:
+        place = trials.line_that_changes(path)
+    filename, line = place or (None, None)
+    return Finding("effect", f"the capture does something else to {path}", differences, filename, line,
+                   script=call_script(trials))
 
 
 def write_script(finding: Finding, directory: str) -> str:
@@ -138,3 +167,88 @@ def write_script(finding: Finding, directory: str) -> str:
             file.write(finding.script)
         return path
     raise OSError(f"{directory} holds a thousand scripts already")
+
+
+# ---------------------------------------------------------------------- scripts
+
+
+_LARGE = 512  # elements of a tensor that is not written out
+_GAP = "...  # build this by hand"
+
+
+def literal(value: Any) -> str:
+    """An expression that makes a value like this one."""
+    kind = type(value)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return tensor_literal(value)
+    if kind is float and (value != value or value in (float("inf"), float("-inf"))):
+        return f"float({str(value)!r})"
+    if kind in CONSTANT_TYPES:
+        return repr(value)
+    if kind in (list, tuple):
+        parts = ", ".join(map(literal, value))
+        return f"[{parts}]" if kind is list else f"({parts}{',' if len(value) == 1 else ''})"
+    if kind is dict:
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    return _GAP[:3]
+
+
+def tensor_literal(tensor: torch.Tensor) -> str:
+    plain = tensor.detach()
+    tail = ", requires_grad=True" if tensor.requires_grad else ""
+    if plain.numel() > _LARGE:
+        return f"torch.testing.make_tensor({tuple(plain.shape)}, dtype={plain.dtype}, device='cpu'{tail})  # made anew"
+    text = repr(plain.tolist()).replace("nan", "float('nan')").replace("inf", "float('inf')")
+    return f"torch.tensor({text}, dtype={plain.dtype}{tail})" + ("" if tail else f".reshape({tuple(plain.shape)})")
+
+
+def graph_script(gm: fx.GraphModule, inputs: tuple[Any, ...], settings: Settings) -> str:
+    """Compile one graph with the backend and compare it with itself."""
+    code = textwrap.indent(gm.code.strip(), "    ")
+    given = "".join(f"    {literal(value)},\n" for value in inputs)
+    return (f'"""A graph that the backend {settings.backend_name!r} compiles to something else."""\n'
+            f"import torch\nfrom torch import device, fx, inf, nan  # noqa: F401\n\nimport stator\n\n"
+            f"{backend_text(settings)}\n\nclass Graph(torch.nn.Module):\n{code}\n\n\n"
+            f"inputs = [\n{given}]\ngraph = Graph()\nexpected = graph(*inputs)\n"
+            f"compiled = stator.compile(graph.forward, backend=backend, fullgraph=True)(*inputs)\n"
+            f"torch.testing.assert_close(compiled, expected)\n")
+
+
+def backend_text(settings: Settings) -> str:
+    if isinstance(settings.backend, str):
+        return f"backend = {settings.backend!r}\n"
+    backend: Any = settings.backend
+    name = getattr(backend, "__name__", "")
+    if isinstance(backend, types.FunctionType) and backend.__closure__ is None and name.isidentifier():
+        return f"{source_of(backend)}\n\nbackend = {name}\n"
+    return f"backend = {_GAP}  (it was {settings.backend_name})\n"
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return f"# the source of {getattr(function, '__qualname__', function)} is not known\n"
+
+
+def call_script(trials: Trials, note: str = "A call that is captured as something else.") -> str:
+    """Make the call eagerly and compiled, and compare the results."""
+    fn = trials.fn
+    function: Any = fn.__func__ if isinstance(fn, types.MethodType) else fn
+    args = "".join(f"    {literal(value)},\n" for value in trials.args)
+    names = "".join(f"{name!r}: {literal(value)}, " for name, value in trials.kwargs.items())
+    helpers = []
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, types.FunctionType) and value.__module__ == function.__module__ and value is not function:
+            helpers.append(source_of(value))
+        elif name in function.__globals__ and type(value) in (*CONSTANT_TYPES, torch.Tensor, list, dict, tuple):
+            helpers.append(f"{name} = {literal(value)}\n")
+    made = "\n\n".join(helpers)
+    return (f'"""{note}"""\nimport copy\n\nimport torch\n\nimport stator\n\n'
+            f"{made}\n\n{source_of(function)}\n\nargs = [\n{args}]\nkwargs = {{{names}}}\n"
+            f"eager_args, compiled_args = copy.deepcopy((args, kwargs)), copy.deepcopy((args, kwargs))\n"
+            f"expected = {function.__name__}(*eager_args[0], **eager_args[1])\n"
+            f"compiled = stator.compile({function.__name__}, backend='eager')(*compiled_args[0], **compiled_args[1])\n"
+            f"torch.testing.assert_close(compiled, expected)\n"
+            f"torch.testing.assert_close(compiled_args, eager_args)\n")

@@ -1,16 +1,56 @@
-"""Make one call again and again, each time from the same state.   Trials(fn, args, kwargs).run(other)  ->  Outcome"""
+"""Make one call again and again, each time from the same state.   Trials(fn, args, kwargs).run(other)  ->  Outcome
+
+Operators of torch itself can be undone and repeated.  A custom operator and a collective cannot: `unrepeatable` names
+the first one of an eager run, and that run is then the call itself.
+"""
 
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from stator.audit.checkpoint import Checkpoint
 from stator.audit.likeness import Outcome, differences, run
-from stator.audit.reach import Place, parts, place_of, reach
-from stator.audit.repeats import Unrepeatable
+from stator.audit.reach import Place, Reached, parts, place_of, reach
+from stator.graph.analysis.mutation import is_repeatable, is_repeatable_target
+from stator.settings import marks
+
+
+class Unrepeatable(TorchDispatchMode):
+    """Watch the operators of a block, and keep the name of the first that must not run twice."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: str | None = None
+
+    def __torch_dispatch__(self, func: Callable[..., Any], kinds: object, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
+        if self.found is None and not is_repeatable_target(func):
+            self.found = str(func)
+        return func(*args, **(kwargs or {}))
+
+
+def reaches_whole_function(reached: dict[int, Reached]) -> bool:
+    """Whether there is a function that graphs hold whole: no operator tells what it does."""
+    return any(type(each.value) is types.FunctionType and marks.allowed_in_graph(each.value)
+               for each in reached.values())
+
+
+def unrepeatable_node(tag: Any) -> str:
+    """Name what a captured graph calls and must not run twice; empty where there is no such call."""
+    graph = None if tag.residual is None else tag.residual.graph
+    for node in () if graph is None else graph.graph.nodes:
+        if not is_repeatable(node):
+            return str(getattr(node.target, "__qualname__", node.target))
+    return ""
+
 
 _EXACT = ("eager", "eager_noexcept", "aot_eager")
 
@@ -82,10 +122,6 @@ class Trials:
         value = max(owners, key=lambda each: len(each.path)).value
         before = fingerprint(value)
         return self.first_line(lambda: fingerprint(value) != before)
-
-    def line_that_prints(self, length: int) -> tuple[str, int] | None:
-        """Where an eager run has printed more than so many characters."""
-        return self.first_line(lambda: sys.stdout.tell() > length)
 
 
 def fingerprint(value: object) -> Any:

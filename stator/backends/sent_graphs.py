@@ -28,10 +28,9 @@ from stator.backends.static_inputs import is_member_of_module
 from stator.graph.fx.graph_modules import NAMED_REGION
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 from stator.settings.options import Settings
-from stator.shapes.environment import TraceEnvironment
+from stator.shapes.environment import SavedName, TraceEnvironment
 from stator.shapes.policy import ADDRESS_MARK
 from stator.shapes.symbolic_values import SYMBOLIC
-from stator.shapes.torch_sources import SavedName
 
 _CONFIGS = ("torch._inductor.config", "torch._functorch.config")
 _SYMBOLS = ("backed_var_to_val", "var_to_val", "var_to_range", "var_to_sources", "source_to_var", "source_to_symbol",

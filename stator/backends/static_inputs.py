@@ -2,7 +2,7 @@
 
 A compiler that records CUDA graphs copies every other input into a place of its own at each call. The marks are
 those that torch's compilers look for; Inductor itself checks that a static input still has its address. Other tensors
-that stay were marked when the graph was made (`emit/residual/static_addresses.py`).
+that stay were marked when the graph was made (`emit/residual/graph_inputs.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import itertools
 import torch
 from torch._guards import CompileId
 
+from stator.shapes.environment import NamedSource
 from stator.shapes.policy import ADDRESS_MARK
-from stator.shapes.torch_sources import NamedSource
 from stator.source import Key, Source
 
 _numbers = itertools.count()

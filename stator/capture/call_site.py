@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stator.backends.compiled_graphs import Requester
+from stator.breaks import Strategy
 from stator.cache.sharing import Shareable
 from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
@@ -30,7 +31,6 @@ from stator.settings.options import Settings
 from stator.shapes import profile
 from stator.shapes.named_dimensions import read_declarations
 from stator.shapes.policy import Policy
-from stator.strategy import Strategy
 
 
 @dataclass

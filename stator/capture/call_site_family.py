@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import types
 import weakref
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 
 from stator import _core
+from stator.cache.dispatch import update_dispatch
 from stator.capture.call_site import CallSite, Installed
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
@@ -90,3 +91,28 @@ def same_settings(one: Settings, other: Settings) -> bool:
         return False
     return all(getattr(one, each.name) == getattr(other, each.name) for each in fields(Settings)
                if each.name not in ("backend", "name"))
+
+
+# ---------------------------------------------------------------------- forced backends
+
+
+def settings_under(settings: Settings, backend: Any) -> Settings:
+    """A function's own settings with another backend; its mode and options were for its own."""
+    if backend is None:
+        return settings
+    return replace(settings, backend=backend, mode=None, options={})
+
+
+def use_backend(site: CallSite, backend: object) -> None:
+    """Put aside what was compiled for the backend of now, and take up what was compiled for this one."""
+    if site.stance.backend is backend:
+        return
+    compiled = site.compiled
+    site.stance.put_aside[id(site.stance.backend)] = site.stance.backend, compiled.entries()
+    compiled.clear()
+    site.stance.backend = backend
+    site.settings = settings_under(site.stance.own_settings, backend)
+    _, entries = site.stance.put_aside.pop(id(backend), (backend, []))
+    for entry in reversed(entries):
+        compiled.add_entry(*entry)
+    update_dispatch(compiled)

@@ -107,12 +107,8 @@ def set_recompiler(recompiler: Callable[[Any, Settings], Any]) -> None:
     _recompile[:] = [recompiler]
 
 
-def name_of_function(entry: Any) -> str:
-    """As functions are copied and pickled: the copy is the function itself, the pickle its name."""
-    return str(entry.fn.__qualname__)
-
-
-copyreg.pickle(_core.CompiledFunction, name_of_function)  # type: ignore[arg-type]
+# As functions are copied and pickled: the copy is the function itself, the pickle its name.
+copyreg.pickle(_core.CompiledFunction, lambda entry: str(entry.fn.__qualname__))  # type: ignore[arg-type]
 
 
 def dress(original: Callable[..., Any], traced: Callable[..., Any], entry: Callable[..., Any],

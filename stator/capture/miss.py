@@ -26,8 +26,7 @@ from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.capture import code_memory
 from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
-from stator.capture.call_site_family import entry_of_another, join_family
-from stator.capture.forced_backends import use_backend
+from stator.capture.call_site_family import entry_of_another, join_family, use_backend
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
 from stator.capture.stages import capture, decline
 from stator.emit.residual.eager_calls import report_eager_call

@@ -15,13 +15,12 @@ from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import events
 from stator.backends.aot import failed_in_autograd
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
-from stator.strategy import Strategy
 
 # Whether a graph relies on a strategy that some backend cannot take; off, the capture breaks there instead.
 RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {

@@ -22,18 +22,16 @@ from stator.backends.compiled_graphs import compile_once
 from stator.backends.generations import begins_generation
 from stator.backends.past_patches import past_patches, runtime_names
 from stator.backends.registry import find_backend, prepare_backend
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.capture.call_site import CallSite, EagerStart, Installed
 from stator.capture.next_attempt import capture_without, hide_compiling, relax_capture, run_uncompiled
 from stator.capture.trace import Trace, trace
 from stator.emit.residual.eager_calls import EagerEntry, ExpectedError
 from stator.emit.residual.failing_calls import written_inputs
-from stator.emit.residual.held_locks import UnderLocks, bound_arguments
-from stator.emit.residual.residual import Residual, emit_residual
-from stator.emit.residual.static_addresses import mark_static_addresses
-from stator.emit.resume.advance import Advance
-from stator.emit.resume.inherited_facts import pass_on
+from stator.emit.residual.graph_inputs import mark_static_addresses
+from stator.emit.residual.residual import Residual, UnderLocks, bound_arguments, emit_residual
+from stator.emit.resume.advance import Advance, pass_on
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.analysis.autograd_boundaries import (
     needs_old_values,
@@ -59,8 +57,8 @@ from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, Place, partition
-from stator.heap.adopt.wrapper_facts import leaf_sources
-from stator.heap.state_names import guard_two_names
+from stator.heap.adopt.instances import leaf_sources
+from stator.heap.shared_state import guard_two_names
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
@@ -74,7 +72,6 @@ from stator.settings.options import Settings
 from stator.shapes.symbol_guards import require_declared, shape_guards
 from stator.shapes.symbolic_values import in_the_users_terms
 from stator.source import CallOf, Pinned
-from stator.strategy import Strategy
 
 ATTEMPTS = 3
 
@@ -296,7 +293,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
         guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
     guard_set.prune()
     guards = GuardList(guard_set)
-    lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
+    lowered = lower(in_order(guard_set.single()), wanted, guard_set.instances())
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     with put_back(), restored():
         failed = program.check(bound)

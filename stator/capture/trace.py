@@ -21,7 +21,7 @@ from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from stator import _core, _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.code.decode import decode
 from stator.graph.analysis.shared_memory import refuses_writes
 from stator.graph.metadata.propagation import ExactNeeded
@@ -43,10 +43,8 @@ from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.python import contexts, object_functions, warning_filters
 from stator.library.torch import autograd_hooks, compiler_functions, gradients
-from stator.shapes.environment import TraceEnvironment, unknown
-from stator.shapes.located_list import LocatedList
+from stator.shapes.environment import LocatedList, TraceEnvironment, unknown
 from stator.source import WORLD, CallOf, Global, Local, Pinned
-from stator.strategy import Strategy
 
 _hook.skip_prefix(OWN_FOLDER)
 

@@ -32,11 +32,8 @@ BATCHES = 20
 CALLS_IN_A_BATCH = 50
 
 BARE_GRAPH = "the graph alone"
-
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 Implementations = dict[str, tuple[Compile, Callable[[], None]]]
-
-
 USES_LLAMA = demo_llama.available()
 WHAT = f"a HuggingFace Llama of {demo_llama.LAYERS} layers, random weights" if USES_LLAMA else \
     "a decoder of two transformer blocks (stator/cli/demo_model.py; with transformers installed, a Llama)"
@@ -70,10 +67,6 @@ def field_of(explained: object, name: str) -> Any:
     return getattr(explained, name)
 
 
-def crop(line: str, width: int) -> str:
-    return line if len(line) <= width else line[: width - 3] + "..."
-
-
 def body_of(graph: torch.fx.GraphModule) -> str:
     """The graph's code without its signature, without renamings of inputs and without clearing of names."""
     lines = [re.sub(r";  \w+( = \w+)* = None.*$", "", line) for line in graph.code.splitlines()]
@@ -83,7 +76,8 @@ def body_of(graph: torch.fx.GraphModule) -> str:
 def show_text(console: Console, title: str, text: str, most: int | None, language: str = "python") -> None:
     """At most that many lines of the text under a title, and how many were left out."""
     lines = text.strip("\n").splitlines()
-    shown = lines if most is None else [crop(line, console.width) for line in lines[:most]]
+    shown = lines if most is None else [
+        line if len(line) <= console.width else f"{line[:console.width - 3]}..." for line in lines[:most]]
     console.rule(f"[bold]{title}", align="left")
     console.print(Syntax("\n".join(shown), language, background_color="default", word_wrap=True))
     if len(lines) > len(shown):
@@ -204,12 +198,9 @@ def cost_table(captures: dict[str, float], calls: dict[str, float]) -> Table:
         table.add_row(name, f"{seconds * 1e3:.1f} ms", f"{calls[name] * 1e6:.1f} us", f"{beyond * 1e6:.1f} us")
     ours, theirs = captures
     added = [calls[name] - floor for name in (ours, theirs)]
-    table.add_row(
-        f"{theirs} / {ours}",
-        f"{captures[theirs] / captures[ours]:.1f}x",
-        f"{calls[theirs] / calls[ours]:.2f}x",
-        f"{added[1] / added[0]:.1f}x" if added[0] > 0 else "below the noise",
-    )
+    table.add_row(f"{theirs} / {ours}", f"{captures[theirs] / captures[ours]:.1f}x",
+                  f"{calls[theirs] / calls[ours]:.2f}x",
+                  f"{added[1] / added[0]:.1f}x" if added[0] > 0 else "below the noise")
     return table
 
 

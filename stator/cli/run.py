@@ -75,16 +75,12 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("-m", dest="module", help="run a module, as python -m does")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="script.py and its arguments")
     end = next((i + 2 for i, word in enumerate(arguments) if word == "-m"), None)
-    if end is not None and not any(_is_script(word) for word in arguments[:end - 2]):
+    if end is not None and not any(word.endswith(".py") for word in arguments[:end - 2]):
         return parser.parse_args(arguments[:end]), arguments[end:]
     chosen = parser.parse_args(arguments)
     if not chosen.rest:
         parser.error("give a script or -m module")
     return chosen, chosen.rest
-
-
-def _is_script(word: str) -> bool:
-    return word.endswith(".py")
 
 
 def main(arguments: list[str]) -> None:

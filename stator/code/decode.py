@@ -7,6 +7,7 @@ memo is keyed by identity and an entry goes when its code object does.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -44,11 +45,9 @@ _bodies: dict[int, _Body] = {}
 
 def decode(code: CodeType) -> CodeUnit:
     """The decoded form of `code`; raises MalformedCode where its bytes make no sense."""
-    key = id(code)
-    body = _bodies.get(key)
+    body = _bodies.get(id(code))
     if body is None or body.code() is not code:
-        body = _decode_body(code)
-        _bodies[key] = body
+        body = _bodies[id(code)] = _decode_body(code)
     return CodeUnit(code, *body[1:])
 
 
@@ -89,9 +88,7 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, i
         place = positions[offset >> 1] if offset >> 1 < len(positions) else (None,) * 4
         index = len(instructions)
         after = offset + 2 + 2 * opcode.caches
-        instruction = Instruction(
-            opcode.name, arg, None, index, offset, None if place == (None, None, None, None) else place
-        )
+        instruction = Instruction(opcode.name, arg, None, index, offset, None if place == (None,) * 4 else place)
         _read_operand(instruction, opcode.operand, arg, after, code)
         instructions.append(instruction)
         for unit_offset in range(first, after, 2):
@@ -102,7 +99,7 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, i
     return instructions, index_of_offset
 
 
-def _resolve_targets(instructions: list[Instruction], index_of_offset: dict[int, int], code: CodeType ) -> None:
+def _resolve_targets(instructions: list[Instruction], index_of_offset: dict[int, int], code: CodeType) -> None:
     """Turn the targets of jumps from byte offsets into indexes; each must be an instruction's first unit."""
     for instruction in instructions:
         offset = instruction.target
@@ -118,39 +115,31 @@ def _resolve_targets(instructions: list[Instruction], index_of_offset: dict[int,
 
 def _read_operand(instruction: Instruction, operand: Operand, arg: int, after: int, code: CodeType) -> None:
     """Fill in argval, flag and (as a byte offset for now) target."""
-    try:
-        match operand:
-            case Operand.NONE:
-                instruction.arg = None
-            case Operand.NUMBER | Operand.SLOT:
-                instruction.argval = arg
-            case Operand.CONST:
-                instruction.argval = code.co_consts[arg]
-            case Operand.NAME:
-                instruction.argval = code.co_names[arg]
-            case Operand.NAME_FLAG1:
-                instruction.argval, instruction.flag = code.co_names[arg >> 1], bool(arg & 1)
-            case Operand.NAME_FLAG2:
-                instruction.argval, instruction.flag = code.co_names[arg >> 2], bool(arg & 1)
-            case Operand.JUMP_FORWARD:
-                instruction.target = after + 2 * arg
-            case Operand.JUMP_BACKWARD:
-                instruction.target = after - 2 * arg
-            case Operand.SLOT_PAIR:
-                instruction.argval = (arg >> 4, arg & 15)
-            case Operand.COMPARE:
-                instruction.argval = COMPARE_OPERATORS[arg >> COMPARE_SHIFT]
-                instruction.flag = bool(arg & COMPARE_BOOL_BIT)
-            case Operand.BINARY:
-                instruction.argval = BINARY_OPERATORS[arg]
-            case Operand.TRUTH_FLAG:
-                instruction.argval, instruction.flag = arg, bool(arg)
-            case Operand.INTRINSIC_1:
-                instruction.argval = INTRINSICS_1[arg]
-            case Operand.INTRINSIC_2:
-                instruction.argval = INTRINSICS_2[arg]
-    except IndexError as error:
-        raise MalformedCode(f"{instruction.opname} {arg} of {code.co_qualname} is out of range") from error
+    if operand is Operand.NONE:
+        instruction.arg = None
+    elif operand in (Operand.JUMP_FORWARD, Operand.JUMP_BACKWARD):
+        instruction.target = after + (2 if operand is Operand.JUMP_FORWARD else -2) * arg
+    else:
+        try:
+            instruction.argval, instruction.flag = _MEANINGS[operand](arg, code)
+        except IndexError as error:
+            raise MalformedCode(f"{instruction.opname} {arg} of {code.co_qualname} is out of range") from error
+
+
+# Operand -> its value and its flag.
+_MEANINGS: dict[Operand, Callable[[int, CodeType], tuple[Any, bool]]] = {
+    Operand.NUMBER: lambda arg, code: (arg, False), Operand.SLOT: lambda arg, code: (arg, False),
+    Operand.CONST: lambda arg, code: (code.co_consts[arg], False),
+    Operand.NAME: lambda arg, code: (code.co_names[arg], False),
+    Operand.NAME_FLAG1: lambda arg, code: (code.co_names[arg >> 1], bool(arg & 1)),
+    Operand.NAME_FLAG2: lambda arg, code: (code.co_names[arg >> 2], bool(arg & 1)),
+    Operand.SLOT_PAIR: lambda arg, code: ((arg >> 4, arg & 15), False),
+    Operand.COMPARE: lambda arg, code: (COMPARE_OPERATORS[arg >> COMPARE_SHIFT], bool(arg & COMPARE_BOOL_BIT)),
+    Operand.BINARY: lambda arg, code: (BINARY_OPERATORS[arg], False),
+    Operand.TRUTH_FLAG: lambda arg, code: (arg, bool(arg)),
+    Operand.INTRINSIC_1: lambda arg, code: (INTRINSICS_1[arg], False),
+    Operand.INTRINSIC_2: lambda arg, code: (INTRINSICS_2[arg], False),
+}
 
 
 def parse_exception_table(code: CodeType, index_of_offset: dict[int, int]) -> list[ExceptionEntry]:
@@ -168,10 +157,8 @@ def parse_exception_table(code: CodeType, index_of_offset: dict[int, int]) -> li
     for at in range(0, len(numbers), 4):
         start, length, target, depth_and_lasti = numbers[at : at + 4]
         try:
-            entries.append(
-                ExceptionEntry(index_of_offset[2 * start], index_of_offset[2 * (start + length)],
-                               index_of_offset[2 * target], depth_and_lasti >> 1, bool(depth_and_lasti & 1))
-            )
+            begin, end, handler = (index_of_offset[2 * place] for place in (start, start + length, target))
+            entries.append(ExceptionEntry(begin, end, handler, depth_and_lasti >> 1, bool(depth_and_lasti & 1)))
         except KeyError as error:
             raise MalformedCode(f"exception entry {at // 4} of {code.co_qualname} leaves the code") from error
     return entries

@@ -7,13 +7,14 @@ flags) comes from the unit's own code object, or from keyword arguments in the m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 
 from .instruction import CodeUnit, ExceptionEntry, Instruction, Positions
 from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, VERSION
-from .stack import max_depth
+from .stack_effects import max_depth
 
 
 def encode(unit: CodeUnit, **replacements: object) -> CodeType:
@@ -73,21 +74,14 @@ def _distance(instructions: list[Instruction], index: int, starts: list[int]) ->
     return distance
 
 
-def _prefixes(argument: int) -> int:
-    """How many EXTENDED_ARG an argument needs."""
-    return (argument > 0xFF) + (argument > 0xFFFF) + (argument > 0xFFFFFF)
-
-
 def _units(opname: str, argument: int) -> int:
-    return _prefixes(argument) + 1 + BY_NAME[opname].caches
+    """The size of an instruction with its EXTENDED_ARGs and caches."""
+    return (argument > 0xFF) + (argument > 0xFFFF) + (argument > 0xFFFFFF) + 1 + BY_NAME[opname].caches
 
 
 def _starts(sizes: list[int]) -> list[int]:
     """Where each instruction starts, in code units, and where the last one ends."""
-    starts = [0]
-    for size in sizes:
-        starts.append(starts[-1] + size)
-    return starts
+    return list(itertools.accumulate(sizes, initial=0))
 
 
 def _code_bytes(instructions: list[Instruction], arguments: list[int], sizes: list[int]) -> bytes:
@@ -123,12 +117,7 @@ def _big_endian_varint(number: int) -> bytes:
 
 
 def _little_endian_varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 63:
-        out.append(number & 63 | 64)
-        number >>= 6
-    out.append(number)
-    return bytes(out)
+    return bytes((number,)) if number < 64 else bytes((number & 63 | 64,)) + _little_endian_varint(number >> 6)
 
 
 def _signed_varint(number: int) -> bytes:
@@ -170,13 +159,8 @@ def _location_entry(place: Positions | None, length: int, previous_line: int) ->
             return _entry(column >> 3, length) + bytes(((column & 7) << 4 | end_column - column,))
         if 0 <= step < 3 and column < 128 and end_column < 128:
             return _entry(10 + step, length) + bytes((column, end_column))
-    return (
-        _entry(14, length)
-        + _signed_varint(step)
-        + _little_endian_varint(end_line - line)
-        + _little_endian_varint(0 if column is None else column + 1)
-        + _little_endian_varint(0 if end_column is None else end_column + 1)
-    )
+    numbers = (end_line - line, 0 if column is None else column + 1, 0 if end_column is None else end_column + 1)
+    return _entry(14, length) + _signed_varint(step) + b"".join(map(_little_endian_varint, numbers))
 
 
 def _entry(kind: int, length: int) -> bytes:

@@ -1,13 +1,17 @@
-"""CPython's intrinsics as functions.   "INTRINSIC_TYPEVAR"  ->  a function of one argument that runs it
+"""Intrinsics of CPython as functions, and texts of its warnings.   "INTRINSIC_TYPEVAR"  ->  a function that runs it
 
-An intrinsic is what CALL_INTRINSIC_1 and CALL_INTRINSIC_2 do by number; some of them (a type variable whose bound is
-computed when somebody asks) can be had in no other way.  3.11 has none.
+CALL_INTRINSIC_1 and CALL_INTRINSIC_2 run intrinsics by number; some of them (a type variable whose bound is computed
+later) have no other spelling.  3.11 has none.  DeprecationWarnings are read from CPython itself: their texts differ
+between versions and patch releases.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+import functools
+import operator
+import warnings
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -15,21 +19,13 @@ from .encode import encode_parts
 from .instruction import Instruction
 from .opcodes import INTRINSICS_1, INTRINSICS_2
 
-_functions: dict[str, Callable[..., Any]] = {}
-
-
-def intrinsic(name: str) -> Callable[..., Any]:
-    """The intrinsic called `name`, to be called with one or two arguments."""
-    function = _functions.get(name)
-    if function is None:
-        function = _functions[name] = _function(name)
-    return function
-
 
 def _stub(first: object, second: object = None) -> Any: ...
 
 
-def _function(name: str) -> Callable[..., Any]:
+@functools.cache
+def intrinsic(name: str) -> Callable[..., Any]:
+    """The intrinsic called `name`, to be called with one or two arguments."""
     operands: tuple[int, ...]
     if name in INTRINSICS_1:
         opname, number, operands = "CALL_INTRINSIC_1", INTRINSICS_1.index(name), (0,)
@@ -39,3 +35,31 @@ def _function(name: str) -> Callable[..., Any]:
             Instruction(opname, number), Instruction("RETURN_VALUE")]
     code = encode_parts(_stub.__code__, body, co_name=name)
     return FunctionType(code, {"__name__": "typing", "__builtins__": builtins}, name, (None,))
+
+
+# ---------------------------------------------------------------------- deprecations
+
+
+def _text_of(call: Callable[[], Any]) -> str:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        call()
+    return str(seen[0].message) if seen else ""
+
+
+def _waiting() -> Iterator[None]:
+    try:
+        yield
+        yield
+    except ValueError:
+        yield
+
+
+def _throw_by_parts() -> None:
+    generator = _waiting()
+    next(generator)
+    generator.throw(ValueError, "text")  # type: ignore[attr-defined]
+
+
+INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
+THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)

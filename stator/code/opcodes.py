@@ -1,7 +1,7 @@
-"""What the running CPython's opcodes are.   opcode/dis tables  ->  names, operand kinds, cache sizes, jumps
+"""Opcodes of the running CPython.   opcode/dis tables  ->  names, operand kinds, cache sizes, jumps
 
-Everything that differs between CPython 3.11, 3.12 and 3.13 about *what an opcode is* is settled in this
-module and in `stack`; the rest of the package, and all of Stator above it, asks by name.
+Differences of opcodes between CPython 3.11, 3.12 and 3.13 are in this module and in `stack_effects`; the rest of the
+package, and all of Stator above it, uses names.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ ONE_DICT_OF_LOCALS = VERSION < (3, 13)  # locals() fills one dict of the frame a
 # Pseudo opcodes (256 and up) exist only inside the compiler; INSTRUMENTED_* and the specialised forms only
 # in a running code object's private buffer. `co_code` shows neither, so neither is an opcode here.
 ALL_OPNAMES: frozenset[str] = frozenset(
-    name for name, code in dis.opmap.items() if code < 256 and not name.startswith("INSTRUMENTED_")
-)
+    name for name, code in dis.opmap.items() if code < 256 and not name.startswith("INSTRUMENTED_"))
 
 # Opcodes that `decode` folds away or that CPython keeps for itself: no decoded Instruction carries one.
 FOLDED_OPNAMES: frozenset[str] = frozenset({"CACHE", "EXTENDED_ARG"})
@@ -69,14 +68,8 @@ if VERSION == (3, 11):
     COMPARE_SHIFT, COMPARE_BOOL_BIT = 0, 0
     INTRINSICS_1 = INTRINSICS_2 = ()
     FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1}
-elif VERSION == (3, 12):
-    COMPARE_SHIFT, COMPARE_BOOL_BIT = 4, 0
-    INTRINSICS_1 = tuple(cpython_opcode._intrinsic_1_descs)  # type: ignore[attr-defined]
-    INTRINSICS_2 = tuple(cpython_opcode._intrinsic_2_descs)  # type: ignore[attr-defined]
-    FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1, "LOAD_ATTR": Operand.NAME_FLAG1,
-                     "LOAD_SUPER_ATTR": Operand.NAME_FLAG2}
 else:
-    COMPARE_SHIFT, COMPARE_BOOL_BIT = 5, 16
+    COMPARE_SHIFT, COMPARE_BOOL_BIT = (4, 0) if VERSION == (3, 12) else (5, 16)
     INTRINSICS_1 = tuple(cpython_opcode._intrinsic_1_descs)  # type: ignore[attr-defined]
     INTRINSICS_2 = tuple(cpython_opcode._intrinsic_2_descs)  # type: ignore[attr-defined]
     FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1, "LOAD_ATTR": Operand.NAME_FLAG1,
@@ -84,29 +77,16 @@ else:
 
 # Pairs that CPython takes on trust. A suspended generator looks for the RESUME after its YIELD_VALUE to see
 # whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13) unread.
-FOLLOWED_BY: dict[str, str] = {"YIELD_VALUE": "RESUME"}
-JUMPS_ONTO: dict[str, str] = {}
-if VERSION == (3, 11):
-    FOLLOWED_BY["PRECALL"] = "CALL"
-elif VERSION == (3, 12):
-    JUMPS_ONTO["FOR_ITER"] = "END_FOR"
-else:
-    JUMPS_ONTO["FOR_ITER"] = "END_FOR"
-    FOLLOWED_BY["END_FOR"] = "POP_TOP"
+FOLLOWED_BY: dict[str, str] = {"YIELD_VALUE": "RESUME", **{
+    (3, 11): {"PRECALL": "CALL"}, (3, 12): {}, (3, 13): {"END_FOR": "POP_TOP"}}[VERSION]}
+JUMPS_ONTO: dict[str, str] = {} if VERSION == (3, 11) else {"FOR_ITER": "END_FOR"}
 
 # How three instructions that every version has leave the stack.
 #   LOOP_END_SKIP   what an exhausted FOR_ITER, having popped its iterator, skips at its target
 #   SEND_KEEPS      whether the end of a delegation leaves the delegate under its result, for END_SEND
 #   NULL_LAST       whether the NULL of a call without a receiver is pushed after the callable
-LOOP_END_SKIP: int
-SEND_KEEPS: bool
-NULL_LAST: bool
-if VERSION == (3, 11):
-    LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 0, False, False
-elif VERSION == (3, 12):
-    LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 1, True, False
-else:
-    LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 2, True, True
+LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = {
+    (3, 11): (0, False, False), (3, 12): (1, True, False), (3, 13): (2, True, True)}[VERSION]
 
 SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"}
 
@@ -128,25 +108,18 @@ def _has_argument(code: int) -> bool:
 
 
 def _operand(name: str, code: int) -> Operand:
-    if name in FLAGGED_NAMES:
-        return FLAGGED_NAMES[name]
-    if name in SLOT_PAIRS:
-        return Operand.SLOT_PAIR
-    if name in BACKWARD_JUMPS:
-        return Operand.JUMP_BACKWARD
-    if name in FORWARD_JUMPS:
-        return Operand.JUMP_FORWARD
-    if code in dis.hasconst or name == "KW_NAMES":
-        return Operand.CONST
-    if code in dis.hasname:
-        return Operand.NAME
-    if code in dis.haslocal or code in dis.hasfree:
-        return Operand.SLOT
-    special = {"COMPARE_OP": Operand.COMPARE, "BINARY_OP": Operand.BINARY,
+    special = {**FLAGGED_NAMES, **dict.fromkeys(SLOT_PAIRS, Operand.SLOT_PAIR), "KW_NAMES": Operand.CONST,
+               "COMPARE_OP": Operand.COMPARE, "BINARY_OP": Operand.BINARY,
                "CALL_INTRINSIC_1": Operand.INTRINSIC_1, "CALL_INTRINSIC_2": Operand.INTRINSIC_2,
                "IS_OP": Operand.TRUTH_FLAG, "CONTAINS_OP": Operand.TRUTH_FLAG}
     if name in special:
         return special[name]
+    if name in _JUMPS:
+        return Operand.JUMP_BACKWARD if name in BACKWARD_JUMPS else Operand.JUMP_FORWARD
+    for kind, codes in ((Operand.CONST, dis.hasconst), (Operand.NAME, dis.hasname),
+                        (Operand.SLOT, (*dis.haslocal, *dis.hasfree))):
+        if code in codes:
+            return kind
     return Operand.NUMBER if _has_argument(code) else Operand.NONE
 
 

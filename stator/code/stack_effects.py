@@ -1,13 +1,13 @@
-"""What each opcode takes from the value stack and what it leaves there, declared once.
+"""Stack effects of opcodes, declared once, and depths of the value stack.
 
     BINARY_OP: left right -- result          as in CPython's bytecodes.c: inputs -- outputs
     BUILD_LIST: values*oparg -- list         as many values as the operand says
     FOR_ITER: iterator -- iterator value; jump: --      where a jump leaves something else
 
 In: an opcode's name and its raw operand.  Out: how many values it takes, and how many it leaves, falling through or
-jumping.  `code/stack` sums them up along paths, `emit/resume/native_opcodes` takes its operands by them, and tests
-compare them with `dis.stack_effect` and with the handlers of the interpreter.  Values that an instruction only looks at
-are not named.
+jumping; CodeUnit  ->  depth everywhere, co_stacksize.  `emit/resume/native_opcodes` takes its operands by them, and
+tests compare them with `dis.stack_effect` and with the handlers of the interpreter.  Values that an instruction only
+looks at are not named.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .opcodes import ALL_OPNAMES, VERSION
+from .instruction import CodeUnit, Instruction
+from .opcodes import ALL_OPNAMES, NO_FALLTHROUGH, VERSION
 
 Count = Callable[[int], int]
 
@@ -160,3 +161,50 @@ def net_effect(opname: str, arg: int, jump: bool) -> int:
     """How many values more than before are on the stack, after falling through or jumping."""
     effect = EFFECTS[opname]
     return (effect.pushes_when_jumping if jump else effect.pushes)(arg) - effect.pops(arg)
+
+
+# ---------------------------------------------------------------------- depths
+
+
+def effect(instruction: Instruction, jump: bool) -> int:
+    """Net values pushed; RETURN_GENERATOR counts the value that the generator's first resumption pushes."""
+    return net_effect(instruction.opname, instruction.arg or 0, jump)
+
+
+def depths(unit: CodeUnit) -> list[int | None]:
+    """The depth before each instruction, None where no path reaches it."""
+    return unit.analysis("depths", lambda unit: flow_depths(unit)[0])
+
+
+def flow_depths(unit: CodeUnit) -> tuple[list[int | None], list[str]]:
+    """The depth before each instruction by following every path, and where two paths disagree."""
+    instructions, handlers = unit.instructions, unit.handlers()
+    found: list[int | None] = [None] * len(instructions)
+    conflicts: list[str] = []
+    pending = [(0, 0)] if instructions else []
+    while pending:
+        index, depth = pending.pop()
+        known = found[index]
+        if known is not None:
+            if known != depth:
+                conflicts.append(f"instruction {index} is reached with depths {known} and {depth}")
+            continue
+        found[index] = depth
+        instruction, handler = instructions[index], handlers[index]
+        if handler is not None:  # it starts with the values kept, perhaps the raising offset, and the exception
+            pending.append((handler.target, handler.depth + handler.lasti + 1))
+        if instruction.target is not None:
+            pending.append((instruction.target, depth + effect(instruction, True)))
+        if instruction.opname not in NO_FALLTHROUGH:
+            if index + 1 < len(instructions):
+                pending.append((index + 1, depth + effect(instruction, False)))
+            else:
+                conflicts.append(f"instruction {index} runs off the end")
+    return found, conflicts
+
+
+def max_depth(unit: CodeUnit) -> int:
+    """The co_stacksize that `unit` needs."""
+    return max((depth + max(0, effect(instruction, False), effect(instruction, instruction.target is not None))
+                for instruction, depth in zip(unit.instructions, depths(unit), strict=True) if depth is not None),
+               default=0)

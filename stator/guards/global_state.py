@@ -8,7 +8,6 @@ calling Python.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
@@ -49,24 +48,17 @@ class GlobalState:
     functorch_level: int
 
     def text(self) -> str:
-        said = [f"grad mode {'on' if self.grad_enabled else 'off'}", f"default dtype {self.default_dtype}"]
-        if self.inference_mode:
-            said.append("inference mode")
-        for device, (enabled, dtype) in zip(AUTOCAST_DEVICES, self.autocast, strict=True):
-            if enabled:
-                said.append(f"autocast {device} {dtype}")
+        parts = [f"grad mode {'on' if self.grad_enabled else 'off'}", f"default dtype {self.default_dtype}"]
+        parts += ["inference mode"] * self.inference_mode
+        parts += [f"autocast {device} {dtype}" for device, (enabled, dtype)
+                  in zip(AUTOCAST_DEVICES, self.autocast, strict=True) if enabled]
         if self.deterministic:
-            said.append("deterministic algorithms" + (" (warn only)" if self.deterministic_warn_only else ""))
-        for mode in self.function_modes:
-            if isinstance(mode, DefaultDevice):
-                said.append(f"default device {mode.device}")
-            else:
-                said.append(f"mode {mode.kind.__qualname__}")
-        if self.dispatch_modes:
-            said.append(f"{self.dispatch_modes} dispatch modes")
-        if self.functorch_level:
-            said.append(f"functorch level {self.functorch_level}")
-        return "torch state: " + ", ".join(said)
+            parts.append("deterministic algorithms" + (" (warn only)" if self.deterministic_warn_only else ""))
+        parts += [f"default device {mode.device}" if isinstance(mode, DefaultDevice) else
+                  f"mode {mode.kind.__qualname__}" for mode in self.function_modes]
+        parts += [f"{self.dispatch_modes} dispatch modes"] * bool(self.dispatch_modes)
+        parts += [f"functorch level {self.functorch_level}"] * bool(self.functorch_level)
+        return "torch state: " + ", ".join(parts)
 
     def differences(self, other: GlobalState) -> list[tuple[str, object, object]]:
         """The fields that differ: (name, here, there)."""
@@ -76,33 +68,19 @@ class GlobalState:
 
 def global_state() -> GlobalState:
     """Read torch's state now."""
+    modes = [torch._C._get_function_stack_at(level) for level in range(torch._C._len_torch_function_stack())]
     return GlobalState(
-        grad_enabled=torch.is_grad_enabled(),
-        inference_mode=torch.is_inference_mode_enabled(),
-        autocast=tuple(
-            (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-            for device in AUTOCAST_DEVICES
-        ),
-        autocast_cache=torch.is_autocast_cache_enabled(),
-        default_dtype=torch.get_default_dtype(),
+        grad_enabled=torch.is_grad_enabled(), inference_mode=torch.is_inference_mode_enabled(),
+        autocast=tuple((torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+                       for device in AUTOCAST_DEVICES),
+        autocast_cache=torch.is_autocast_cache_enabled(), default_dtype=torch.get_default_dtype(),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
         torch_function_disabled=_torch_function_disabled(),
-        function_modes=tuple(_describe_mode(mode) for mode in _function_mode_stack()),
+        function_modes=tuple(DefaultDevice(mode.device) if type(mode) is DeviceContext else ActiveMode(type(mode))
+                             for mode in modes),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
-        functorch_level=len(torch._C._functorch.get_interpreter_stack() or ()),
-    )
-
-
-def _function_mode_stack() -> list[object]:
-    depth = torch._C._len_torch_function_stack()
-    return [torch._C._get_function_stack_at(level) for level in range(depth)]
-
-
-def _describe_mode(mode: Any) -> ActiveMode | DefaultDevice:
-    if type(mode) is DeviceContext:
-        return DefaultDevice(mode.device)
-    return ActiveMode(type(mode))
+        functorch_level=len(torch._C._functorch.get_interpreter_stack() or ()))
 
 
 def _torch_function_disabled() -> int:

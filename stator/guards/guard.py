@@ -100,7 +100,7 @@ class Guard(_Fields):
 
     def text(self) -> str:
         """The fact in the user's terms: `self.n == 3`."""
-        return _WORDING[self.kind](self.source, self.value)
+        return _TEXTS[self.kind](self.source, self.value)
 
 
 def _made(source: Source, kind: Kind, value: object, where: Where | None, key: tuple[Source, int, object]) -> Guard:
@@ -118,8 +118,6 @@ def _made(source: Source, kind: Kind, value: object, where: Where | None, key: t
 SCALARS = frozenset({int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)})
 TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, torch.device, torch.qscheme})
 COMPOUNDS = frozenset({tuple, frozenset, range, slice, torch.Size})
-
-
 _FACTS = frozenset({TensorMeta, TensorValues, GlobalState, Partition})
 
 
@@ -185,22 +183,17 @@ def _set_text(value: frozenset[object]) -> str:
     return "{" + ", ".join(sorted(map(name_of, value))) + "}"
 
 
-_WORDING: dict[Kind, Any] = {Kind.TYPE: lambda s, v: f"type({s.text()}) is {name_of(v)}",
-                             Kind.ID: lambda s, v: f"{s.text()} is {name_of(v)}", Kind.EQUALS: _equals_text,
-                             Kind.TENSOR: lambda s, v: f"tensor {s.text()}: {v.text()}",
-                             Kind.LEN: lambda s, v: f"len({s.text()}) == {v}",
-                             Kind.KEYS: lambda s, v: f"list({s.text()}) == [{', '.join(map(name_of, v))}]",
-                             Kind.ABSENT: lambda s, v: _member_text(s, v, "not in"),
-                             Kind.PRESENT: lambda s, v: _member_text(s, v, "in"),
-                             Kind.TYPE_ATTR: _type_attr_text,
-                             Kind.ALIAS: lambda s, v: f"{s.text()} is {v.text()}",
-                             Kind.NOT_ALIAS: lambda s, v: f"{s.text()} is not {v.text()}",
-                             Kind.NOT_ID: lambda s, v: f"{s.text()} is not {name_of(v)}",
-                             Kind.CELL_EMPTY: lambda s, v: f"{s.text()} is an empty cell",
-                             Kind.SLOT_EMPTY: lambda s, v: f"{s.text()} has no {v[0]!r}",
-                             Kind.GLOBAL_STATE: lambda s, v: v.text(), Kind.FRESH_CALL: _equals_text,
-                             Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
-                             Kind.SHAPE: lambda s, v: v.text(),
-                             Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
-                             Kind.TYPE_FIELD: lambda s, v: f"{s.text()}.{v[0]} == {name_of(v[1])}",
-                             Kind.PARTITION: lambda s, v: v.text()}
+_TEXTS: dict[Kind, Any] = {
+    Kind.TYPE: lambda s, v: f"type({s.text()}) is {name_of(v)}", Kind.ID: lambda s, v: f"{s.text()} is {name_of(v)}",
+    Kind.EQUALS: _equals_text, Kind.TENSOR: lambda s, v: f"tensor {s.text()}: {v.text()}",
+    Kind.LEN: lambda s, v: f"len({s.text()}) == {v}",
+    Kind.KEYS: lambda s, v: f"list({s.text()}) == [{', '.join(map(name_of, v))}]",
+    Kind.ABSENT: lambda s, v: _member_text(s, v, "not in"), Kind.PRESENT: lambda s, v: _member_text(s, v, "in"),
+    Kind.TYPE_ATTR: _type_attr_text, Kind.ALIAS: lambda s, v: f"{s.text()} is {v.text()}",
+    Kind.NOT_ALIAS: lambda s, v: f"{s.text()} is not {v.text()}",
+    Kind.NOT_ID: lambda s, v: f"{s.text()} is not {name_of(v)}",
+    Kind.CELL_EMPTY: lambda s, v: f"{s.text()} is an empty cell",
+    Kind.SLOT_EMPTY: lambda s, v: f"{s.text()} has no {v[0]!r}", Kind.GLOBAL_STATE: lambda s, v: v.text(),
+    Kind.FRESH_CALL: _equals_text, Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
+    Kind.SHAPE: lambda s, v: v.text(), Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
+    Kind.TYPE_FIELD: lambda s, v: f"{s.text()}.{v[0]} == {name_of(v[1])}", Kind.PARTITION: lambda s, v: v.text()}

@@ -1,18 +1,19 @@
-"""What sources and guards mean, in plain Python.
+"""Evaluate sources, and check and explain guards, in plain Python.
 
 In: a source or a guard, and the bound arguments of a call.   Key(DictOf(Local("self", 0)), "n"), (m,)
 Out: the value (`evaluate`), whether the fact holds (`check`), or the old and the new value (`explain`).
 
-This is the specification that the C++ guard program is tested against, and the slow path that words
+This is the specification that the C++ guard program is tested against, and the slow path that explains
 a failure.  Like C++ it reads raw: dict slots, tuple items and cells, never the user's methods.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from stator.guards.partition import NoAddress, Partition
 from stator.guards.shape_check import ShapeCheck
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.host.suspended_patches import names_of_class, names_of_module
+from stator.host.value_kinds import mro_of
 from stator.source import (
     Attr,
     CallOf,
@@ -45,13 +47,11 @@ from stator.source import (
 )
 
 # Attr reads C-level attributes of exactly these types; torch tensors answer `grad` and `_base` besides.
-TRUSTED_TYPES: frozenset[type] = frozenset(
-    {types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType, types.CellType,
-     types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
-     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-     types.GenericAlias, types.UnionType, functools.partial, property, staticmethod, classmethod,
-     super, slice, range, complex, int, float, deque, memoryview}
-)  # fmt: skip
+TRUSTED_TYPES: frozenset[type] = frozenset({
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType, types.CellType,
+    types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.UnionType, functools.partial,
+    property, staticmethod, classmethod, super, slice, range, complex, int, float, deque, memoryview})
 TENSOR_ATTRIBUTES = frozenset({"grad", "_base"})
 
 
@@ -106,13 +106,13 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
         if guard.kind in (Kind.ALIAS, Kind.NOT_ALIAS):
             other = evaluate(guard.value, bound_args)
             return (value is other) is (guard.kind is Kind.ALIAS)
-        return _holds(guard.kind, value if guard.kind is Kind.ID else _named(value), guard.value)
+        return bool(_MEANINGS[guard.kind](value if guard.kind is Kind.ID else _named(value), guard.value))
     except Unreadable:
         return False
 
 
 def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
-    """None when the guard holds; else the old value and the new one, in words."""
+    """None when the guard holds; else the old value and the new one, as text."""
     if check(guard, bound_args):
         return None
     if guard.kind is Kind.GLOBAL_STATE:
@@ -143,7 +143,6 @@ def _call(fn: Callable[..., Any], arguments: list[Any], source: Source) -> Any:
     try:
         return fn(*arguments)
     except Exception as error:
-        # The reader raised: its answer is gone, which is what Unreadable says.
         raise Unreadable(source.text()) from error
 
 
@@ -159,19 +158,16 @@ def _step(source: Source, base: object) -> Any:
         case ValueAt(index=index):
             return _item(_dict_items(base, source), index, source)[1]
         case Index(index=index):
-            return _item(_sequence(base, source), index, source)
+            return _item(_members(base, (list, tuple, deque), source), index, source)
         case SetAt(index=index):
-            return _item(list(_set_elements(base, source)), index, source)
+            return _item(_members(base, (set, frozenset), source), index, source)
         case Slot(name=name, owner=owner):
             return _slot(base, name, owner, source)
         case Attr(name=name):
             return _attribute(base, name, source)
+        case CellOf() if type(base) is types.CellType and base != types.CellType():
+            return base.cell_contents
         case CellOf():
-            if type(base) is types.CellType:
-                try:
-                    return base.cell_contents
-                except ValueError as empty:
-                    raise Unreadable(source.text()) from empty
             raise Unreadable(source.text())
         case TypeOf():
             return type(base)
@@ -208,17 +204,10 @@ def _dict_items(base: Any, source: Source, in_storage_order: bool = False) -> li
     raise Unreadable(source.text())
 
 
-def _sequence(base: Any, source: Source) -> Sequence[Any]:
-    for kind in (list, tuple, deque):
+def _members(base: Any, kinds: tuple[Any, ...], source: Source) -> list[Any]:
+    for kind in kinds:
         if is_a(base, kind):
             return list(kind.__iter__(base))
-    raise Unreadable(source.text())
-
-
-def _set_elements(base: Any, source: Source) -> Iterator[Any]:
-    for kind in (set, frozenset):
-        if is_a(base, kind):
-            return kind.__iter__(base)
     raise Unreadable(source.text())
 
 
@@ -252,40 +241,6 @@ def _attribute(base: object, name: str, source: Source) -> Any:
     raise Unreadable(source.text())
 
 
-def _holds(kind: Kind, value: Any, expected: Any) -> bool:
-    match kind:
-        case Kind.TYPE:
-            return type(value) is expected
-        case Kind.ID:
-            return value is expected
-        case Kind.NOT_ID:
-            return value is not expected
-        case Kind.EQUALS | Kind.FRESH_CALL:
-            return same_constant(value, expected)
-        case Kind.TENSOR:
-            return _tensor_matches(value, expected)
-        case Kind.VALUES:
-            return is_a(value, torch.Tensor) and tensor_values(value) == expected
-        case Kind.LEN:
-            return raw_length(value) == expected
-        case Kind.KEYS:
-            return _same_keys(value, expected)
-        case Kind.ABSENT | Kind.PRESENT:
-            return _has_key(value, expected) is (kind is Kind.PRESENT)
-        case Kind.TYPE_ATTR:
-            name, attribute = expected
-            return type_attribute(value, name) is attribute
-        case Kind.TYPE_FIELD:
-            return same_constant(type_field(value, expected[0]), expected[1])
-        case Kind.CELL_EMPTY:
-            return type(value) is types.CellType and not _filled(value)
-        case Kind.SLOT_EMPTY:
-            return _slot_is_empty(value, *expected)
-        case Kind.SET_EQUALS:
-            return _same_set(value, expected)
-    raise TypeError(f"no meaning for {kind!r}")
-
-
 def _tensor_matches(value: object, expected: TensorMeta) -> bool:
     if type(value) is not expected.type:
         return False
@@ -294,15 +249,11 @@ def _tensor_matches(value: object, expected: TensorMeta) -> bool:
     if any(getattr(found, name) != getattr(expected, name) for name in fixed):
         return False
     return _extents_match(found.sizes, expected.sizes) and (
-        expected.strides is None
-        or (found.strides is not None and _extents_match(found.strides, expected.strides))
-    )
+        expected.strides is None or found.strides is not None and _extents_match(found.strides, expected.strides))
 
 
 def _extents_match(found: tuple[int | None, ...], expected: tuple[int | None, ...]) -> bool:
-    return len(found) == len(expected) and all(
-        want is None or want == have for have, want in zip(found, expected, strict=True)
-    )
+    return len(found) == len(expected) and all(want in (None, have) for have, want in zip(found, expected, strict=True))
 
 
 def raw_length(value: Any) -> int | None:
@@ -332,7 +283,7 @@ def _has_key(value: object, key: object) -> bool | None:
 
 def type_attribute(cls: type, name: str) -> Any:
     """What the MRO holds under a name, as `_PyType_Lookup` finds it; MISSING when nothing does."""
-    for owner in type.__dict__["__mro__"].__get__(cls):
+    for owner in mro_of(cls):
         own = names_of_class(owner)
         if name in own:
             return own[name]
@@ -342,14 +293,6 @@ def type_attribute(cls: type, name: str) -> Any:
 def type_field(cls: type, name: str) -> Any:
     """What a class itself holds: its `__mro__`, `__bases__` and names, whatever its metaclass says."""
     return type.__dict__[name].__get__(cls) if is_a(cls, type) else MISSING
-
-
-def _filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - reading is the test
-    except ValueError:
-        return False
-    return True
 
 
 def _slot_is_empty(value: object, name: str, owner: type) -> bool:
@@ -365,10 +308,22 @@ def _slot_is_empty(value: object, name: str, owner: type) -> bool:
 def _same_set(value: object, expected: frozenset[Any]) -> bool:
     if not is_a(value, (set, frozenset)):
         return False
-    elements = list(_set_elements(value, Pinned(value)))
+    elements = _members(value, (set, frozenset), Pinned(value))
     return len(elements) == len(expected) and all(
-        any(same_constant(element, want) for want in expected) for element in elements
-    )
+        any(same_constant(element, want) for want in expected) for element in elements)
+
+
+_MEANINGS: dict[Kind, Callable[[Any, Any], bool | None]] = {
+    Kind.TYPE: lambda value, expected: type(value) is expected, Kind.ID: operator.is_, Kind.NOT_ID: operator.is_not,
+    Kind.EQUALS: same_constant, Kind.FRESH_CALL: same_constant, Kind.TENSOR: _tensor_matches,
+    Kind.VALUES: lambda value, expected: is_a(value, torch.Tensor) and tensor_values(value) == expected,
+    Kind.LEN: lambda value, expected: raw_length(value) == expected, Kind.KEYS: _same_keys,
+    Kind.ABSENT: lambda value, key: _has_key(value, key) is False, Kind.PRESENT: _has_key,
+    Kind.TYPE_ATTR: lambda value, expected: type_attribute(value, expected[0]) is expected[1],
+    Kind.TYPE_FIELD: lambda value, expected: same_constant(type_field(value, expected[0]), expected[1]),
+    Kind.CELL_EMPTY: lambda value, _: type(value) is types.CellType and value == types.CellType(),
+    Kind.SLOT_EMPTY: lambda value, expected: _slot_is_empty(value, *expected), Kind.SET_EQUALS: _same_set,
+}
 
 
 def _expected_text(guard: Guard) -> str:
@@ -400,7 +355,7 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
         case Kind.TYPE_FIELD:
             return name_of(type_field(value, guard.value[0]))
         case Kind.SET_EQUALS if is_a(value, (set, frozenset)):
-            return "{" + ", ".join(sorted(map(name_of, _set_elements(value, guard.source)))) + "}"
+            return "{" + ", ".join(sorted(map(name_of, _members(value, (set, frozenset), guard.source)))) + "}"
         case Kind.ABSENT:
             return "present"
         case Kind.PRESENT:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any
@@ -22,8 +22,7 @@ from torch.utils._device import DeviceContext
 from stator import _core
 from stator.guards.global_state import DefaultDevice, GlobalState
 from stator.guards.guard import MISSING, Guard, Kind, is_constant
-from stator.guards.guard_set import needed
-from stator.guards.pattern import Pattern, PatternInstance
+from stator.guards.guard_set import Pattern, PatternInstance, needed
 from stator.guards.tensor_meta import TensorMeta
 from stator.source import (
     Attr,
@@ -48,35 +47,23 @@ from stator.source import (
 class Op(enum.IntEnum):
     """How a node's value is read from its parent's."""
 
-    ARG = 0
-    PINNED = 1
-    DICT_OF = 2
-    KEY = 3
-    KEY_AT = 4
-    VALUE_AT = 5
-    INDEX = 6
-    SET_AT = 7
-    SLOT = 8
-    ATTR = 9
-    CELL = 10
-    TYPE = 11
-    CALL = 12
+    ARG, PINNED, DICT_OF, KEY, KEY_AT, VALUE_AT, INDEX, SET_AT, SLOT, ATTR, CELL, TYPE, CALL = range(13)
     ITEMS_LEFT = 13
 
 
 class CheckedGuards:
     """The guard behind each check, by its number."""
 
-    __slots__ = ("single", "_starts", "_said")
+    __slots__ = ("single", "_starts", "_instances")
 
     def __init__(self) -> None:
         self.single: list[Guard] = []
         self._starts: list[int] = []
-        self._said: list[tuple[PatternInstance, list[int]]] = []  # its guards that are checked, in order
+        self._instances: list[tuple[PatternInstance, list[int]]] = []  # its guards that are checked, in order
 
-    def say(self, start: int, said: PatternInstance, facts: list[int]) -> None:
+    def add(self, start: int, instance: PatternInstance, facts: list[int]) -> None:
         self._starts.append(start)
-        self._said.append((said, facts))
+        self._instances.append((instance, facts))
 
     def __getitem__(self, number: int) -> Guard:
         if number < len(self.single):
@@ -84,8 +71,8 @@ class CheckedGuards:
         place = bisect_right(self._starts, number) - 1
         if place < 0:
             raise IndexError(number)
-        said, facts = self._said[place]
-        return said.guard(facts[number - self._starts[place]])
+        instance, facts = self._instances[place]
+        return instance.guard(facts[number - self._starts[place]])
 
 
 @dataclass(slots=True)
@@ -99,31 +86,31 @@ class Program:
 
 
 def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (),
-          said: Sequence[PatternInstance] = ()) -> Program:
+          instances: Sequence[PatternInstance] = ()) -> Program:
     """Number the nodes and encode the checks."""
     program = Program()
     numbers: dict[Source, int] = {}
     guards = list(guards)
-    said, spelled_out = separate(said)
-    for each in spelled_out:
+    instances, expanded = separate(instances)
+    for each in expanded:
         guards += each.guards()
     for guard in guards:
         number = -1 if guard.kind is Kind.GLOBAL_STATE else _number(guard.source, program, numbers)
         program.checks.append((number, guard.kind._value_, _check_payload(guard, program, numbers)))
     program.guards.single = guards
-    if said:
-        _lower_said(said, program, numbers)
+    if instances:
+        _lower_instances(instances, program, numbers)
     program.wanted = [_number(source, program, numbers) for source in wanted_sources]
     return program
 
 
-def separate(said: Sequence[PatternInstance]) -> tuple[list[PatternInstance], list[PatternInstance]]:
-    """Patterns said of objects that are no part of one another; and the others."""
+def separate(instances: Sequence[PatternInstance]) -> tuple[list[PatternInstance], list[PatternInstance]]:
+    """Split instances: those of objects that are no part of one another, and the others."""
     roots: set[Source] = set()
     apart: list[PatternInstance] = []
     others: list[PatternInstance] = []
-    everything = {each.root for each in said}
-    for each in said:
+    everything = {each.root for each in instances}
+    for each in instances:
         above = each.root.base
         while above is not None and above not in everything:
             above = above.base
@@ -150,12 +137,12 @@ def lowered_pattern(pattern: Pattern) -> tuple[list[tuple[int, int, Any]], list[
     return pattern.lowered  # type: ignore[no-any-return]
 
 
-def _lower_said(said: Sequence[PatternInstance], program: Program, numbers: dict[Source, int]) -> None:
-    """Append the nodes and checks of patterns; what is there already, of guards of their own, is not repeated."""
-    roots = [_number(each.root, program, numbers) for each in said]
+def _lower_instances(instances: Sequence[PatternInstance], program: Program, numbers: dict[Source, int]) -> None:
+    """Append the nodes and checks of instances that no guard of its own has added."""
+    roots = [_number(each.root, program, numbers) for each in instances]
     before = len(program.nodes)
     nodes, all_checks = program.nodes, program.checks
-    below = set(roots)  # only what hangs on the objects themselves can be said twice
+    below = set(roots)  # only nodes below the objects themselves can repeat
     known: dict[Any, int] = {}
     for place, node in enumerate(nodes):
         if node[1] in below:
@@ -163,7 +150,7 @@ def _lower_said(said: Sequence[PatternInstance], program: Program, numbers: dict
             below.add(place)
     asked = {(*check[:2], guard.key[2]) for check, guard in zip(all_checks, program.guards.single, strict=True)
              if check[0] in below}
-    for each, root in zip(said, roots, strict=True):
+    for each, root in zip(instances, roots, strict=True):
         pattern_nodes, checks, places = lowered_pattern(each.pattern)
         at = [root]
         for op, parent, payload in pattern_nodes:
@@ -181,7 +168,7 @@ def _lower_said(said: Sequence[PatternInstance], program: Program, numbers: dict
             if number >= before or (number, kind, each.pattern.facts[fact][0].key[2]) not in asked:
                 all_checks.append((number, kind, payload))
                 facts.append(fact)
-        program.guards.say(start, each, facts)
+        program.guards.add(start, each, facts)
         for number, source in each.made():
             if places[number] > 0:
                 numbers.setdefault(source, at[places[number]])
@@ -199,25 +186,18 @@ def _number(source: Source, program: Program, numbers: dict[Source, int]) -> int
         parent = _number(base, program, numbers) if above is None else above
     if type(source) is CallOf:
         arguments = tuple(_number(arg, program, numbers) for arg in source.args)
-        node = (int(Op.CALL), -1, (source.fn.obj, arguments))
+        node: tuple[int, int, Any] = (int(Op.CALL), -1, (source.fn.obj, arguments))
         if source.fn.obj is _core.at_least:  # a read of the iterator that runs no code
             node = (int(Op.ITEMS_LEFT), arguments[0], source.args[1].obj)  # type: ignore[attr-defined]
     else:
-        node = _node(source, parent)
+        op, payload = _NODES[type(source)]
+        node = (op, parent, None if payload is None else payload(source))
     numbers[source] = number = len(program.nodes)
     program.nodes.append(node)
     return number
 
 
-def _node(source: Source, parent: int) -> tuple[int, int, Any]:
-    made = _NODES.get(type(source))
-    if made is None:
-        raise TypeError(f"no node for {type(source).__name__}")
-    op, payload = made
-    return (op, parent, None if payload is None else payload(source))
-
-
-# How each step is read, and what the program is told of it.
+# The operation of each step, and its payload.
 _NODES: dict[type, tuple[int, Any]] = {step: (int(op), payload) for step, (op, payload) in {
     Local: (Op.ARG, attrgetter("index")), Pinned: (Op.PINNED, attrgetter("obj")), DictOf: (Op.DICT_OF, None),
     Key: (Op.KEY, lambda source: _hashed(source.key)), Global: (Op.KEY, lambda source: _hashed(source.key)),
@@ -232,7 +212,7 @@ def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -
     made = _PAYLOADS.get(guard.kind)
     if made is not None:
         return made(guard.value)
-    if guard.kind in _RELATIONS:
+    if guard.kind in (Kind.ALIAS, Kind.NOT_ALIAS):
         return _number(guard.value, program, numbers)
     if guard.kind is Kind.SHAPE:
         check = guard.value
@@ -245,37 +225,19 @@ def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -
     return guard.value
 
 
-_RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
-
-
-def _class_entry(value: tuple[str, Any]) -> tuple[Any, ...]:
-    return value[:1] if value[1] is MISSING else value
-
-
 def _constant(value: object) -> object:
     if not is_constant(value):
         raise ValueError(f"{name_of(value)} is not a constant: guard it by ID")
     return value
 
 
-def _tensor_payload(meta: TensorMeta) -> tuple[Any, ...]:
-    return (
-        meta.type, meta.dtype, meta.device, meta.layout, meta.sizes, meta.strides,
-        meta.requires_grad, meta.dispatch_keys, meta.storage_offset,
-    )  # fmt: skip
-
-
 def _state_payload(state: GlobalState) -> tuple[Any, ...]:
     """Modes become (DeviceContext, device) or (class, None)."""
-    modes = tuple(
-        (DeviceContext, mode.device) if isinstance(mode, DefaultDevice) else (mode.kind, None)
-        for mode in state.function_modes
-    )
-    return (
-        state.grad_enabled, state.inference_mode, state.autocast, state.autocast_cache, state.default_dtype,
-        state.deterministic, state.deterministic_warn_only, state.torch_function_disabled, modes,
-        state.dispatch_modes, state.functorch_level,
-    )  # fmt: skip
+    modes = tuple((DeviceContext, mode.device) if isinstance(mode, DefaultDevice) else (mode.kind, None)
+                  for mode in state.function_modes)
+    return (state.grad_enabled, state.inference_mode, state.autocast, state.autocast_cache, state.default_dtype,
+            state.deterministic, state.deterministic_warn_only, state.torch_function_disabled, modes,
+            state.dispatch_modes, state.functorch_level)
 
 
 def _hashed(key: object) -> tuple[Any, int]:
@@ -295,11 +257,12 @@ def is_lookup_key(key: object) -> bool:
 
 
 _PAYLOADS: dict[Kind, Any] = {
-    Kind.TENSOR: _tensor_payload, Kind.GLOBAL_STATE: _state_payload, Kind.ABSENT: _hashed, Kind.PRESENT: _hashed,
-    Kind.VALUES: lambda value: (value.dtype, value.sizes, value.data), Kind.TYPE_ATTR: _class_entry,
-    Kind.SLOT_EMPTY: lambda value: member_descriptor(value[1], value[0]), Kind.SET_EQUALS: tuple,
-    Kind.EQUALS: _constant, Kind.FRESH_CALL: _constant,
-}  # the others are told what the guard holds
+    Kind.TENSOR: attrgetter(*(each.name for each in fields(TensorMeta))), Kind.GLOBAL_STATE: _state_payload,
+    Kind.ABSENT: _hashed, Kind.PRESENT: _hashed, Kind.VALUES: attrgetter("dtype", "sizes", "data"),
+    Kind.TYPE_ATTR: lambda value: value[:1] if value[1] is MISSING else value, Kind.SET_EQUALS: tuple,
+    Kind.SLOT_EMPTY: lambda value: member_descriptor(value[1], value[0]), Kind.EQUALS: _constant,
+    Kind.FRESH_CALL: _constant,
+}  # of the others: the value of the guard
 
 
 def member_descriptor(owner: type, name: str) -> MemberDescriptorType:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,33 +31,9 @@ class Property(enum.IntEnum):
 class Code(enum.IntEnum):
     """Operations of the stack program; the argument says which operand or constant, or how many values."""
 
-    LOAD = 0
-    CONSTANT = 1
-    ADD = 2
-    MUL = 3
-    FLOOR_DIV = 4
-    MOD = 5
-    POW = 6
-    MIN = 7
-    MAX = 8
-    EQ = 9
-    NE = 10
-    LT = 11
-    LE = 12
-    GT = 13
-    GE = 14
-    ALL = 15
-    ANY = 16
-    NEGATE = 17
-    TRUE_DIV = 18
-    TO_FLOAT = 19
-    TRUNC = 20
-    FLOOR = 21
-    CEIL = 22
-    CHOOSE = 23
-    SQUARE_ROOT = 24
-    ABSOLUTE = 25
-    ROUND = 26
+    LOAD, CONSTANT, ADD, MUL, FLOOR_DIV, MOD, POW, MIN, MAX = range(9)
+    EQ, NE, LT, LE, GT, GE, ALL, ANY = range(9, 17)
+    NEGATE, TRUE_DIV, TO_FLOAT, TRUNC, FLOOR, CEIL, CHOOSE, SQUARE_ROOT, ABSOLUTE, ROUND = range(17, 27)
 
 
 def is_ordinary(value: float) -> bool:
@@ -137,62 +114,29 @@ def _apply(op: Code, values: list[Any]) -> Any:
     if op is Code.CHOOSE:
         return values[1] if values[0] else values[2]
     if len(values) == 1:
-        return _unary(op, values[0])
+        return _UNARY.get(op, lambda value: value)(values[0])
     result = values[0]
     for value in values[1:]:
-        result = _binary(op, result, value)
+        result = _BINARY[op](result, value)
         if result is None or type(result) is int and not -(1 << 63) <= result < 1 << 63:
             return None
-    return result
+    return int(result) if type(result) is bool else result
 
 
-def _unary(op: Code, value: Any) -> Any:
-    match op:
-        case Code.NEGATE:
-            return int(not value)
-        case Code.TO_FLOAT:
-            return float(value)
-        case Code.TRUNC:
-            return math.trunc(value)
-        case Code.FLOOR:
-            return math.floor(value)
-        case Code.CEIL:
-            return math.ceil(value)
-        case Code.SQUARE_ROOT:
-            return math.sqrt(value) if value >= 0 else None
-        case Code.ABSOLUTE:
-            return abs(value) if value != -(1 << 63) else None
-        case Code.ROUND:
-            return round(value)
-    return value
+def _divided(divide: Callable[[int, int], int]) -> Callable[[Any, Any], int | None]:
+    return lambda left, right: None if type(left) is float or type(right) is float or not right else divide(left, right)
 
 
-def _binary(op: Code, left: Any, right: Any) -> Any:
-    if op in _COMPARE:
-        return int(_COMPARE[op](left, right))
-    match op:
-        case Code.ADD:
-            return left + right
-        case Code.MUL:
-            return left * right
-        case Code.MIN:
-            return left if left <= right else right
-        case Code.MAX:
-            return left if left >= right else right
-        case Code.ALL:
-            return int(bool(left) and bool(right))
-        case Code.ANY:
-            return int(bool(left) or bool(right))
-        case Code.TRUE_DIV:
-            return left / right if right else None
-    if op is Code.POW:
-        return left**right if type(left) is float or type(right) is float or right >= 0 else None
-    if type(left) is float or type(right) is float or right == 0:
-        return None
-    return left // right if op is Code.FLOOR_DIV else left % right
-
-
-_COMPARE: dict[Code, Any] = {
-    Code.EQ: lambda a, b: a == b, Code.NE: lambda a, b: a != b, Code.LT: lambda a, b: a < b,
-    Code.LE: lambda a, b: a <= b, Code.GT: lambda a, b: a > b, Code.GE: lambda a, b: a >= b,
-}  # fmt: skip
+_UNARY: dict[Code, Callable[[Any], Any]] = {
+    Code.NEGATE: lambda value: int(not value), Code.TO_FLOAT: float, Code.TRUNC: math.trunc, Code.FLOOR: math.floor,
+    Code.CEIL: math.ceil, Code.ROUND: round, Code.SQUARE_ROOT: lambda value: math.sqrt(value) if value >= 0 else None,
+    Code.ABSOLUTE: lambda value: abs(value) if value != -(1 << 63) else None,
+}
+_BINARY: dict[Code, Callable[[Any, Any], Any]] = {
+    Code.ADD: operator.add, Code.MUL: operator.mul, Code.MIN: lambda a, b: a if a <= b else b,
+    Code.MAX: lambda a, b: a if a >= b else b, Code.ALL: lambda a, b: int(bool(a) and bool(b)),
+    Code.ANY: lambda a, b: int(bool(a) or bool(b)), Code.TRUE_DIV: lambda a, b: a / b if b else None,
+    Code.POW: lambda a, b: a**b if type(a) is float or type(b) is float or b >= 0 else None,
+    Code.FLOOR_DIV: _divided(operator.floordiv), Code.MOD: _divided(operator.mod), Code.EQ: operator.eq,
+    Code.NE: operator.ne, Code.LT: operator.lt, Code.LE: operator.le, Code.GT: operator.gt, Code.GE: operator.ge,
+}

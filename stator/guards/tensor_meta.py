@@ -1,4 +1,4 @@
-"""What a tensor guard compares.   a tensor  ->  TensorMeta(torch.Tensor, float32, cpu, (2, 3), ...)
+"""Facts that guards of tensors and arrays compare.   a tensor  ->  TensorMeta(torch.Tensor, float32, cpu, (2, 3), ...)
 
 A size or stride of None is not compared (a dynamic dimension).  The storage offset is compared only
 when asked for.  `dispatch_keys` tells conjugate, negative, inference, nested, functorch and python
@@ -8,10 +8,12 @@ tensors from plain ones; it is the raw bit set of torch's dispatcher.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
+import numpy
 import torch
+from numpy import ndarray
 
 Extent: TypeAlias = "int | None"
 
@@ -44,13 +46,15 @@ class TensorMeta:
         return " ".join(parts)
 
 
-def tensor_meta(tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_offset: bool = False ) -> TensorMeta:
+def tensor_meta(tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_offset: bool = False) -> TensorMeta:
     """Read a tensor's facts; the dimensions in `dynamic` are left open, and the strides above them."""
     # Neither a subclass's __torch_function__ nor an active mode may see these reads.
     with torch._C.DisableTorchFunction():
         layout = tensor.layout
-        sizes = tuple(_extent(size) for size in tensor.shape)
-        strides = tuple(_extent(stride) for stride in tensor.stride()) if layout is torch.strided else None
+        # Symbolic sizes belong to the shape guards.
+        sizes = tuple(size if type(size) is int else None for size in tensor.shape)
+        strides = tuple(step if type(step) is int else None for step in tensor.stride()) \
+            if layout is torch.strided else None
         meta = TensorMeta(type=type(tensor), dtype=tensor.dtype, device=tensor.device, layout=layout,
                           sizes=sizes, strides=strides, requires_grad=tensor.requires_grad,
                           dispatch_keys=torch._C._dispatch_keys(tensor).raw_repr(),
@@ -76,7 +80,7 @@ _SHOWN = 8
 
 
 def tensor_values(tensor: torch.Tensor) -> TensorValues:
-    """What a dense tensor in the CPU's memory holds now; of any other, nothing is told."""
+    """The contents of a dense tensor in the CPU's memory; empty for any other."""
     with torch._C.DisableTorchFunction():
         data = b""
         if tensor.numel() and tensor.device.type == "cpu" and tensor.layout is torch.strided:
@@ -92,14 +96,9 @@ def with_dynamic_dims(meta: TensorMeta, dims: Collection[int]) -> TensorMeta:
     sizes = tuple(None if dim in open_dims else size for dim, size in enumerate(meta.sizes))
     strides = meta.strides
     if strides is not None:
-        strides = tuple(
-            None if any(_steps_over(meta, inner, dim) for inner in open_dims) else stride
-            for dim, stride in enumerate(strides)
-        )
-    return TensorMeta(
-        meta.type, meta.dtype, meta.device, meta.layout, sizes, strides,
-        meta.requires_grad, meta.dispatch_keys, meta.storage_offset,
-    )  # fmt: skip
+        strides = tuple(None if any(_steps_over(meta, inner, dim) for inner in open_dims) else stride
+                        for dim, stride in enumerate(strides))
+    return replace(meta, sizes=sizes, strides=strides)
 
 
 def contiguous_strides(sizes: tuple[Extent, ...]) -> tuple[Extent, ...]:
@@ -122,10 +121,25 @@ def _steps_over(meta: TensorMeta, inner: int, outer: int) -> bool:
     return outer_stride > inner_stride or (outer_stride == inner_stride and outer < inner)
 
 
-def _extent(size: object) -> Extent:
-    # Symbolic sizes belong to the shape guards.
-    return size if type(size) is int else None
-
-
 def _short(value: torch.dtype | torch.layout) -> str:
     return str(value).removeprefix("torch.")
+
+
+# ---------------------------------------------------------------------- numpy
+
+
+def same_contents(array: object, expected: Any) -> bool:
+    """Whether an array holds these bytes."""
+    if type(array) is not numpy.ndarray:
+        return False
+    if not array.flags.c_contiguous:
+        return array.tobytes() == expected.tobytes()
+    return bool(array.size == 0 or numpy.array_equal(_raw(array), _raw(expected)))
+
+
+def _raw(array: numpy.ndarray) -> ndarray:
+    return array.reshape(-1).view(numpy.uint8) if array.dtype.itemsize else array.reshape(-1)
+
+
+def value_of_scalar(value: Any) -> tuple[str, bytes]:
+    return value.dtype.str, value.tobytes()

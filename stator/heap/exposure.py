@@ -1,11 +1,13 @@
-"""What C code may look at.   a stand-in  ->  the same, with every element forced and guarded"""
+"""Expose values to C code.   a stand-in  ->  the same, with every element forced and guarded"""
 
 from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import re
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import numpy
@@ -14,14 +16,12 @@ import torch
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import expose_order
-from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
-from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import expose_upcoming
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
-from stator.heap.raw_access import instance_dict, raw_members, raw_store
+from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple, raw_members, raw_store
 from stator.heap.records import Records
-from stator.heap.tracker import ShadowKind, VariableTracker
-from stator.host.value_kinds import is_a
+from stator.heap.tracker import Box, ShadowKind, VariableTracker
+from stator.host.value_kinds import is_a, mro_of
 from stator.shapes.symbolic_values import UNREAD, unread
 from stator.source import CallOf, DictOf, Pinned
 
@@ -60,18 +60,15 @@ class Exposure(Records):
         elif shape is ShadowKind.TUPLE:
             for i, item in enumerate(tuple.__iter__(value)):
                 if type(item) is Box:
-                    self.set_tuple_item(value, i, item.force())
+                    self.recorder.set_tuple_item(value, i, item.force())
         elif shape is ShadowKind.DICT:
             self.expose_keys(tracker)
-            standin = tracker.standin
-            store = type(standin).__setitem__ if type(standin) in PLAIN_DICTS else store_of(type(standin))
-            for key, item in list(dict.items(standin)):
-                if type(item) is not Box:
-                    continue
-                if type(key) in CONSTANT_TYPES:
-                    store(standin, key, item.force())
-                else:  # hashing the key may run the program's code
-                    self.services.run_native(store, (standin, key, item.force()))
+            store = store_of(type(value))
+            for key, item in list(dict.items(value)):
+                if type(item) is Box and type(key) in CONSTANT_TYPES:
+                    store(value, key, item.force())
+                elif type(item) is Box:  # hashing the key may run the program's code
+                    self.services.run_native(store, (value, key, item.force()))
         elif shape is ShadowKind.SET:
             expose_order(self, tracker)  # type: ignore[arg-type]  # it is a Heap
         elif shape is ShadowKind.OPAQUE:
@@ -143,31 +140,23 @@ class Exposure(Records):
             return
         seen.add(id(value))
         self.expose(value)
+        parts: Iterable[Any] = ()
         if is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for item in raw_members(value):
-                self.expose_deep(item, seen)
+            parts = raw_members(value)
         elif is_a(value, dict):
-            for key, item in dict.items(value):
-                self.expose_deep(key, seen)
-                self.expose_deep(item, seen)
+            parts = itertools.chain.from_iterable(dict.items(value))
         elif cls is slice:
-            for item in (value.start, value.stop, value.step):
-                self.expose_deep(item, seen)
+            parts = (value.start, value.stop, value.step)
         elif cls in _SHOWING:
-            self.expose_deep(mapping_behind(value), seen)
+            parts = (mapping_behind(value),)
         elif is_a(value, types.SimpleNamespace):
-            for item in (instance_dict(value) or {}).values():
-                self.expose_deep(item, seen)
+            parts = (instance_dict(value) or {}).values()
         elif cls is functools.partial:
-            for item in (*value.args, *value.keywords.values()):
-                self.expose_deep(item, seen)
+            parts = (*value.args, *value.keywords.values())
         elif is_a(value, BaseException):
-            self.expose_deep(arguments_of(value), seen)
-            if is_a(value, BaseExceptionGroup):
-                self.expose_deep(_members_of(value), seen)
-
-    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: object) -> None:
-        self.recorder.set_tuple_item(value, index, item)
+            parts = (arguments_of(value), *([_members_of(value)] if is_a(value, BaseExceptionGroup) else []))
+        for part in parts:
+            self.expose_deep(part, seen)
 
 
 def shows_memory(value: object) -> bool:
@@ -176,7 +165,7 @@ def shows_memory(value: object) -> bool:
 
 
 def _exports_memory(value: Any) -> bool:
-    if any(type(base.__dict__.get("__buffer__")) is types.FunctionType for base in _mro_of(type(value))):
+    if any(type(base.__dict__.get("__buffer__")) is types.FunctionType for base in mro_of(type(value))):
         return True  # the program's own, which is not asked
     try:
         memoryview(value).release()
@@ -186,31 +175,22 @@ def _exports_memory(value: Any) -> bool:
 
 
 def holds_others(value: Any) -> bool:
-    """Whether C code can take other objects, which may be others next time, out of one that stands for itself.
-
-    Iterators, tensors and what shows memory are refused elsewhere, each in its own words.
-    """
+    """Whether C code can take other objects out of one that stands for itself; iterators, tensors and buffers apart."""
     cls = type(value)
     if is_a(value, tuple):
         return not is_constant_tuple(tuple(tuple.__iter__(value)))
     if cls in _FIXED or is_a(value, torch.Tensor) or _exports_memory(value):
         return False
-    names = {name for base in _mro_of(cls)[:-1]
+    names = {name for base in mro_of(cls)[:-1]
              for name in ("__iter__", "__getitem__", "__next__") if name in base.__dict__}
     return bool(names) and "__next__" not in names
 
 
 def store_of(cls: type) -> Any:
-    if issubclass(cls, collections.OrderedDict):
-        return collections.OrderedDict.__setitem__
-    return dict.__setitem__
+    return (collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict).__setitem__
 
 
 _FIXED = frozenset({re.Match})  # whose parts never change
-_mro_of = type.__dict__["__mro__"].__get__
 _members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
-PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
-
-
 _SHOWING = frozenset({types.MappingProxyType, *DICT_VIEWS})
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

@@ -29,26 +29,21 @@ from stator.graph.metadata.input_layouts import (
 )
 from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Kind, is_constant
-from stator.heap.adopt.immutable_values import value_adopters
-from stator.heap.adopt.instances import adopt_instance
+from stator.heap.adopt.instances import adopt_instance, guard_parts, open_parts
 from stator.heap.adopt.outside_arrays import Arrays, array_adopters
 from stator.heap.adopt.outside_sets import adopt_members
-from stator.heap.adopt.small_holders import holder_adopters
-from stator.heap.adopt.wrapper_facts import guard_parts, open_parts
-from stator.heap.blank_instances import (
-    CONSTANT_TYPES,
-    IDENTITY_TYPES,
-    is_constant_tuple,
-    is_member_of_pybind,
-    new_shell,
-)
-from stator.heap.constant_places import Constants
-from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
-from stator.heap.iterators.copied_iterators import COPIED
+from stator.heap.adopt.small_holders import adopt_unread, holder_adopters
+from stator.heap.exposure import Exposure, store_of
+from stator.heap.identity_facts import Constants
 from stator.heap.iterators.outside_iterators import iterator_adopters
-from stator.heap.iterators.peekable_iterators import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
-from stator.heap.memory_faces import Faces
-from stator.heap.namespace_scope import Scope
+from stator.heap.iterators.peekable_iterators import (
+    AHEAD,
+    COMPOSITES,
+    COPIED,
+    ENDLESS,
+    SEQUENCES,
+    adopt_upcoming,
+)
 from stator.heap.pure_readers import (
     default_factory_of,
     entries_of_class,
@@ -57,10 +52,18 @@ from stator.heap.pure_readers import (
     put_traceback,
     traceback_of,
 )
-from stator.heap.raw_access import instance_dict, items_in_order
-from stator.heap.records import ReplayedObjects
-from stator.heap.tracker import ShadowKind, VariableTracker
-from stator.heap.unread_values import adopt_unread
+from stator.heap.raw_access import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    instance_dict,
+    is_constant_tuple,
+    is_member_of_pybind,
+    items_in_order,
+    new_shell,
+)
+from stator.heap.records import ReplayedObjects, Scope
+from stator.heap.shared_state import Faces
+from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.suspended_patches import names_of_module
 from stator.host.value_kinds import is_a, module_of
 from stator.shapes.policy import STATIC_CLASS_MARK
@@ -112,9 +115,7 @@ class Heap(Exposure):
         for cls in SEQUENCES | COMPOSITES | ENDLESS | COPIED | AHEAD:
             otherwise = self.adopters.get(cls, self._adopt_opaque)
             self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=otherwise)
-        self.adopters.update(holder_adopters(self))
-        self.adopters.update(array_adopters(self))
-        self.adopters.update(value_adopters(self))
+        self.adopters.update({**holder_adopters(self), **array_adopters(self)})
 
     # ------------------------------------------------------------------ as a mechanism
 
@@ -128,10 +129,8 @@ class Heap(Exposure):
 
     def clear(self) -> None:
         super().clear()
-        self.replayed.clear()
-        self.constants.clear()
-        self.arrays.clear()
-        self.faces.clear()
+        for state in (self.replayed, self.constants, self.arrays, self.faces):
+            state.clear()  # type: ignore[attr-defined]
 
     # ------------------------------------------------------------------ adoption
 
@@ -150,8 +149,8 @@ class Heap(Exposure):
         owned = self.replayed.dicts.pop(id(value), None)
         found = owned or self.replayed.objects.pop(id(value), None)
         if found is not None:
-            original, said, place = found
-            first = said.source(place)
+            original, instance, place = found
+            first = instance.source(place)
             if owned or first != source:
                 self.adopt(original, first)
 
@@ -159,10 +158,9 @@ class Heap(Exposure):
         cls = type(value)
         if is_a(value, torch.Tensor):
             return self._adopt_tensor
-        if is_a(value, (type, types.ModuleType, enum.Enum, torch._ops.OperatorBase)) or module_of(cls) == "typing":
+        if is_a(value, (type, types.ModuleType, enum.Enum, torch._ops.OperatorBase)) or module_of(cls) == "typing" \
+                or is_member_of_pybind(cls):
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
-        if is_member_of_pybind(cls):
-            return self._adopt_identity
         if is_a(value, BaseException):
             return self._adopt_exception
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
@@ -199,40 +197,37 @@ class Heap(Exposure):
             self.kept.append(value)
         return value
 
+    @recorded
     def _adopt_opaque(self, value: object, source: Source) -> object:
         """The user's object itself: its class is a fact; which object it is, once C code looks at it."""
-        if self.known(value, source) is None:
-            self.guard(source, Kind.TYPE, type(value))
-            self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE))
-        return value
+        self.guard(source, Kind.TYPE, type(value))
+        return self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE)).standin
 
     def _refuse_finalizer(self, value: object, source: Source) -> Any:
         raise Break("SB019", f"{type(value).__name__} has a finalizer, and the trace would keep the object alive")
 
+    @recorded
     def _adopt_exception(self, value: BaseException, source: Source) -> BaseException:
         """An exception from outside stands for itself: its class is a fact, its arguments once they are read."""
-        if self.known(value, source) is None:
-            self.guard(source, Kind.TYPE, type(value))
-            self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE))
-            self.tracebacks.append((value, traceback_of(value)))
-        return value
+        self.guard(source, Kind.TYPE, type(value))
+        self.tracebacks.append((value, traceback_of(value)))
+        return self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE)).standin
 
-    def _adopt_tensor(self, value: object, source: Source) -> Any:
-        tracker = self.known(value, source)
-        if tracker is None:
-            if type(value) in PLAIN_CLASSES and awaits_history(value):
-                raise Break("SB016", "a view whose history autograd has not made since its base was written to")
-            if self.faces.copies:
-                self.faces.add_tensor(value, source)
-            fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
-                                           self.shapes.open_strides(value, source))
-            tracker = self.register(VariableTracker(fake, value, source, ShadowKind.TENSOR))
-            self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
-            if type(value) not in PLAIN_CLASSES:
-                self._guard_class(value, fake, source)
-            if value.__dict__:
-                tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
-        return tracker.standin
+    @recorded
+    def _adopt_tensor(self, value: Any, source: Source) -> Any:
+        if type(value) in PLAIN_CLASSES and awaits_history(value):
+            raise Break("SB016", "a view whose history autograd has not made since its base was written to")
+        if self.faces.copies:
+            self.faces.add_tensor(value, source)
+        fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
+                                       self.shapes.open_strides(value, source))
+        tracker = self.register(VariableTracker(fake, value, source, ShadowKind.TENSOR))
+        self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
+        if type(value) not in PLAIN_CLASSES:
+            self._guard_class(value, fake, source)
+        if value.__dict__:
+            tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
+        return fake
 
     def _guard_class(self, value: object, fake: FakeTensor, source: Source) -> None:
         asked = acts_as_parameter
@@ -248,36 +243,32 @@ class Heap(Exposure):
             raise Break("SB017", "the sizes of a nested tensor")
         return self._adopt_constant(value, source)
 
+    @recorded
     def _adopt_slice(self, value: object, source: Source) -> Any:
-        tracker = self.known(value, source)
-        if tracker is None:
-            parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
-            self.guard(source, Kind.TYPE, slice)
-            tracker = self.register(VariableTracker(slice(*parts), value, source, ShadowKind.VALUE))
-        return tracker.standin
+        parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
+        self.guard(source, Kind.TYPE, slice)
+        return self.register(VariableTracker(slice(*parts), value, source, ShadowKind.VALUE)).standin
 
+    @recorded
     def _adopt_list(self, value: Any, source: Source) -> Any:
-        tracker = self.known(value, source)
-        if tracker is None:
-            boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
-            standin = collections.deque(boxes, value.maxlen) if type(value) is collections.deque else list(boxes)
-            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.LIST))
-            tracker.initial = boxes
-            self.guard_type(tracker)
-            if type(value) is collections.deque:
-                self.guard(Attr(source, "maxlen"), Kind.EQUALS, value.maxlen)
-        return tracker.standin
+        boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
+        standin = collections.deque(boxes, value.maxlen) if type(value) is collections.deque else list(boxes)
+        self.guard_type(self.register(VariableTracker(standin, value, source, ShadowKind.LIST, boxes)))
+        if type(value) is collections.deque:
+            self.guard(Attr(source, "maxlen"), Kind.EQUALS, value.maxlen)
+        return standin
 
     def _adopt_tuple(self, value: Any, source: Source) -> Any:
         if is_constant_tuple(value) and not self.shapes.opens_tuple(value, source):
             return self._adopt_constant(value, source)
-        tracker = self.known(value, source)
-        if tracker is None:
-            boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
-            tracker = self.register(VariableTracker(tuple(boxes), value, source, ShadowKind.TUPLE))
-            tracker.initial = boxes
-            self.guard_type(tracker)
-            self.guard(source, Kind.LEN, len(value))
+        return self._adopt_items(value, source)
+
+    @recorded
+    def _adopt_items(self, value: Any, source: Source) -> Any:
+        boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
+        tracker = self.register(VariableTracker(tuple(boxes), value, source, ShadowKind.TUPLE, boxes))
+        self.guard_type(tracker)
+        self.guard(source, Kind.LEN, len(value))
         return tracker.standin
 
     def _adopt_dict(self, value: Any, source: Source) -> Any:
@@ -291,98 +282,84 @@ class Heap(Exposure):
         scope = self.scopes.get(id(value))
         if scope is not None and scope.shadow is None and scope.source != source:  # globals() by another name
             scope.view()
-        tracker = self.known(value, source)
-        if tracker is None:
-            if value is _FINALIZERS:
-                raise Break("SB019", "weakref.finalize, whose registry changes whenever an object dies")
-            cls = type(value)
-            items_in_order(value)  # breaks where there is no such order, before there is a record
-            standin: Any = cls(self.default_factory(value, source)) if cls is collections.defaultdict else cls()
-            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.DICT))
-            self.guard_type(tracker)
-            self.fill_dict(tracker, names_of_module(value), standin, source)
-        return tracker.standin
+        return self._adopt_entries(value, source)
+
+    @recorded
+    def _adopt_entries(self, value: Any, source: Source) -> Any:
+        if value is _FINALIZERS:
+            raise Break("SB019", "weakref.finalize, whose registry changes whenever an object dies")
+        cls = type(value)
+        items_in_order(value)  # breaks where there is no such order, before there is a record
+        standin: Any = cls(self.default_factory(value, source)) if cls is collections.defaultdict else cls()
+        tracker = self.register(VariableTracker(standin, value, source, ShadowKind.DICT))
+        self.guard_type(tracker)
+        self.fill_dict(tracker, names_of_module(value), standin, source)
+        return standin
 
     def default_factory(self, value: Any, source: Source) -> Any:
         return self.adopt(default_factory_of(value), CallOf(Pinned(default_factory_of), (source,)))
 
     def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
-        store = type(standin).__setitem__ if type(standin) in PLAIN_DICTS else store_of(type(standin))
+        store = store_of(type(standin))
         initial: dict[Any, Any] = {}
         for i, (key, item) in enumerate(items_in_order(names_of_module(value))):
             if type(key) in CONSTANT_TYPES:
-                box = self.box(item, Key, source, key)
-            else:  # an object as a key: found again by its position, so the order of keys becomes a fact
-                key = hashed(self, key, KeyAt(source, i))
-                box = self.box(item, ValueAt, source, i)
-                tracker.exposed = True
-                self.services.run_native(store, (standin, key, box))
-                self.services.run_native(dict.__setitem__, (initial, key, box))
+                initial[key] = box = self.box(item, Key, source, key)
+                store(standin, key, box)
                 continue
-            store(standin, key, box)
-            initial[key] = box
+            # An object as a key: found again by its position, so the order of keys becomes a fact.
+            key, box = hashed(self, key, KeyAt(source, i)), self.box(item, ValueAt, source, i)
+            tracker.exposed = True
+            self.services.run_native(store, (standin, key, box))
+            self.services.run_native(dict.__setitem__, (initial, key, box))
         if tracker.exposed:
             tracker.exposed = False
             self.guard(source, Kind.LEN, len(initial))
         tracker.initial = initial
 
-    def _adopt_set(self, value: object, source: Source) -> Any:
-        return (self.known(value, source) or self._adopt_members(value, source)).standin
-
     def _adopt_frozenset(self, value: Any, source: Source) -> Any:
         if all(type(item) in CONSTANT_TYPES for item in value):
             return self._adopt_constant(value, source)
-        return (self.known(value, source) or self._adopt_members(value, source)).standin
+        return self._adopt_set(value, source)
 
-    def _adopt_members(self, value: object, source: Source) -> VariableTracker:
+    @recorded
+    def _adopt_set(self, value: object, source: Source) -> Any:
         standin, members, table = adopt_members(self, value, source, type(value))
         tracker = self.register(VariableTracker(standin, value, source, ShadowKind.SET))
         self.know_set(tracker, members, table)
         self.guard_type(tracker)
-        return tracker
+        return standin
 
+    @recorded
     def _adopt_cell(self, value: types.CellType, source: Source) -> types.CellType:
-        tracker = self.known(value, source)
-        if tracker is None:
-            standin = types.CellType()
-            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.CELL))
-            try:
-                box = self.box(value.cell_contents, CellOf, source)
-            except ValueError:
-                box = None
-                self.guard(source, Kind.CELL_EMPTY, None)
-            else:
-                standin.cell_contents = box
-            tracker.initial = box
+        tracker = self.register(VariableTracker(types.CellType(), value, source, ShadowKind.CELL))
+        if value == types.CellType():
+            self.guard(source, Kind.CELL_EMPTY, None)
+        else:
+            tracker.initial = tracker.standin.cell_contents = self.box(value.cell_contents, CellOf, source)
         return tracker.standin
 
     def _adopt_function(self, value: types.FunctionType, source: Source) -> FunctionType:
-        if id(value) not in self.sources:
-            if is_a(root_of(source), Local):
-                self.guard(source, Kind.TYPE, types.FunctionType)
-                self.guard(Attr(source, "__code__"), Kind.ID, value.__code__)
-                self.sources[id(value)] = source
-                self.kept.append(value)
-            else:
-                self.guard(source, Kind.ID, value)
-                self.sources[id(value)] = Pinned(value)
-        elif not is_a(root_of(source), Local):
+        if not is_a(root_of(source), Local):
             self.guard(source, Kind.ID, value)
+            self.sources.setdefault(id(value), Pinned(value))
+        elif id(value) not in self.sources:
+            self.guard(source, Kind.TYPE, types.FunctionType)
+            self.guard(Attr(source, "__code__"), Kind.ID, value.__code__)
+            self.sources[id(value)] = source
+            self.kept.append(value)
         elif self.sources[id(value)] != source:
             self.guard(source, Kind.ALIAS, self.sources[id(value)])
         return value
 
+    @recorded
     def _adopt_method(self, value: types.MethodType, source: Source) -> Any:
-        tracker = self.known(value, source)
-        if tracker is None:
-            self.guard(source, Kind.TYPE, types.MethodType)
-            func = self.adopt(value.__func__, Attr(source, "__func__"))
-            standin = types.MethodType(func, self.adopt(value.__self__, Attr(source, "__self__")))
-            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
-        return tracker.standin
+        self.guard(source, Kind.TYPE, types.MethodType)
+        func = self.adopt(value.__func__, Attr(source, "__func__"))
+        standin = types.MethodType(func, self.adopt(value.__self__, Attr(source, "__self__")))
+        return self.register(VariableTracker(standin, value, source, ShadowKind.VALUE)).standin
 
-    def _adopt_instance(self, value: object, source: Source) -> Any:
-        return adopt_instance(self, value, source)
+    _adopt_instance = adopt_instance
 
     # ------------------------------------------------------------------ namespaces
 

@@ -1,25 +1,33 @@
-"""Has the program changed anything outside yet?   the heap, in the middle of a trace  ->  True or False
+"""Changes of outside objects so far.   the heap, in the middle of a trace  ->  changed records, dying objects
 
-Asked before code of the user's may run at replay (a stream or a handler written in Python), which could see in
-what order things happened.  Unsure means True.
+Read before user code may run at replay (a stream or a handler written in Python), which could see the order of events.
+Unsure means changed.
+
+A trace keeps the objects it has met alive, and writes effects back at the end: an object dies later than in eager.
+Weak references, finalizers and callbacks show that: such a death breaks.
 """
 
 from __future__ import annotations
 
 import collections
+import gc
+import itertools
 import operator
+import sys
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from stator.heap.blank_instances import CONSTANT_TYPES, slot_members
-from stator.heap.box import Box
+import torch
+
+from stator.breaks import Break
 from stator.heap.iterators.outside_iterators import ADOPTED, WALKERS
 from stator.heap.pure_readers import bytes_of, reduced
-from stator.heap.raw_access import instance_dict, items_in_order, raw_members
+from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, items_in_order, raw_members, slot_values
 from stator.heap.services import Heap
-from stator.heap.tracker import MOVING, ShadowKind, VariableTracker
-from stator.host.value_kinds import is_a
+from stator.heap.tracker import MOVING, Box, ShadowKind, VariableTracker, is_current
+from stator.host.value_kinds import is_a, mro_of
 
 _EMPTY_CELL = types.CellType()
 
@@ -30,13 +38,7 @@ def anything_changed(heap: Heap) -> bool:
 
 def let_go(tracker: VariableTracker) -> list[Any]:
     """The objects that a place of the user's held, and holds no more."""
-    before: list[Any] = []
-    if tracker.shape is ShadowKind.DICT and tracker.initial is not None:
-        before += [part for pair in tracker.initial.items() for part in pair]
-    elif tracker.shape in (ShadowKind.LIST, ShadowKind.SET, ShadowKind.CELL) and tracker.initial is not None:
-        before += [tracker.initial] if tracker.shape is ShadowKind.CELL else tracker.initial
-    for places in (tracker.initial_dict if tracker.dict_owner is None else None, tracker.initial_slots):
-        before += [] if places is None else places.values()
+    before = _initial_parts(tracker, tracker.shape in _CHANGING)
     held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
     if not held or not _changed(tracker):
         return []
@@ -45,16 +47,22 @@ def let_go(tracker: VariableTracker) -> list[Any]:
             if id(part) not in now and not (type(part) is Box and part.forced and id(part.value) in now)]
 
 
+def _initial_parts(tracker: VariableTracker, contents: bool = True) -> list[Any]:
+    """What an object held when it was adopted, boxes among it."""
+    initial = tracker.initial if contents else None
+    parts = [part for pair in initial.items() for part in pair] if type(initial) is dict \
+        else list(initial) if type(initial) is list else [initial] if type(initial) is Box else []
+    for places in (tracker.initial_dict if tracker.dict_owner is None else None, tracker.initial_slots):
+        parts += [] if places is None else places.values()
+    return parts
+
+
 def fingerprint(heap: Heap) -> list[tuple[int, tuple[int, ...]]]:
     """What is changed now, to be compared with another such list: identities of objects and of their parts."""
-    found: list[tuple[int, tuple[int, ...]]] = []
-    for tracker in heap.trackers:
-        if _changed(tracker):
-            found.append((id(tracker), _contents(tracker) or tuple(map(id, _parts(tracker)))))
-    for scope in heap.scopes.values():
-        if scope.overlay:
-            found.append((id(scope), tuple(map(id, scope.overlay.values()))))
-    return found
+    found = [(id(tracker), _contents(tracker) or tuple(map(id, _parts(tracker))))
+             for tracker in heap.trackers if _changed(tracker)]
+    return found + [(id(scope), tuple(map(id, scope.overlay.values())))
+                    for scope in heap.scopes.values() if scope.overlay]
 
 
 def changed_trackers(heap: Heap) -> list[VariableTracker]:
@@ -96,20 +104,14 @@ def _parts(tracker: VariableTracker) -> list[Any]:
     if tracker.shape is ShadowKind.CELL:
         return [standin.cell_contents] if standin != _EMPTY_CELL else []
     parts = list((instance_dict(standin) or {}).values())
-    for member in tracker.initial_slots or ():
-        try:
-            parts.append(member.__get__(standin))
-        except AttributeError:
-            continue
+    if tracker.initial_slots:
+        parts += [value for member, value in slot_values(standin, type(tracker.original)).items()
+                  if member in tracker.initial_slots]
     if is_a(standin, dict):
         return parts + [part for pair in items_in_order(standin) for part in pair]
     if is_a(standin, (list, set, collections.deque)):
         return parts + list(raw_members(standin))
     return parts
-
-
-def _current(box: Any, value: Any) -> bool:
-    return value is box or type(box) is Box and box.is_current(value)
 
 
 def _changed(tracker: VariableTracker) -> bool:
@@ -120,21 +122,18 @@ def _changed(tracker: VariableTracker) -> bool:
         return True
     if shape is ShadowKind.LIST:
         items = list(raw_members(standin))
-        return len(items) != len(initial) or not all(map(_current, initial, items))
+        return len(items) != len(initial) or not all(map(is_current, initial, items))
     if shape is ShadowKind.DICT:
         pairs = list(items_in_order(standin))
         if len(pairs) != len(initial) or any(
-                key is not known or not _current(box, item)
+                key is not known or not is_current(box, item)
                 for (key, item), (known, box) in zip(pairs, initial.items(), strict=True)):
             return True
     elif shape is ShadowKind.SET:
         if tracker.table.is_changed(standin):
             return True
     elif shape is ShadowKind.CELL:
-        try:
-            return not _current(initial, standin.cell_contents)
-        except ValueError:
-            return initial is not None
+        return initial is not None if standin == _EMPTY_CELL else not is_current(initial, standin.cell_contents)
     elif shape is ShadowKind.ARRAY:
         return tracker.exposed and bytes_of(standin) != bytes_of(tracker.original)
     elif shape is ShadowKind.BUFFER:
@@ -144,6 +143,7 @@ def _changed(tracker: VariableTracker) -> bool:
     return _attributes_changed(tracker)
 
 
+_CHANGING = (ShadowKind.DICT, ShadowKind.LIST, ShadowKind.SET, ShadowKind.CELL)
 CLASSED = (ShadowKind.OBJECT, ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET)  # their `__class__` can be assigned
 _WITHOUT_CONTENTS = {ShadowKind.OBJECT, ShadowKind.TUPLE, ShadowKind.OPAQUE, ShadowKind.VALUE}
 
@@ -152,16 +152,97 @@ def _attributes_changed(tracker: VariableTracker) -> bool:
     if tracker.initial_dict is not None and tracker.dict_owner is None:
         own = instance_dict(tracker.standin)
         if own is None or list(own) != list(tracker.initial_dict) \
-                or not all(_current(box, own[name]) for name, box in tracker.initial_dict.items()):
+                or not all(is_current(box, own[name]) for name, box in tracker.initial_dict.items()):
             return True
-    if tracker.initial_slots is not None:
-        for member in slot_members(type(tracker.original)):
-            try:
-                value = member.__get__(tracker.standin)
-            except AttributeError:
-                if member in tracker.initial_slots:
-                    return True
-                continue
-            if member not in tracker.initial_slots or not _current(tracker.initial_slots[member], value):
-                return True
+    initial = tracker.initial_slots
+    if initial is None:
+        return False
+    now = slot_values(tracker.standin, type(tracker.original))
+    return now.keys() != initial.keys() or not all(is_current(initial[member], now[member]) for member in now)
+
+
+# ---------------------------------------------------------------------- objects that die at write-back
+
+
+PARTS_LIMIT = 200  # of a dying object, that are looked at
+_SLACK = 2  # references that are nobody's for long: arguments, variables of ours
+_LIVING = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.Tensor)
+_TABLES = ("stator.", "torch._dynamo.", "torch.utils.weak", "torch._subclasses.", "torch._functorch.")
+
+
+def anything_let_go(heap: Heap) -> bool:
+    """Whether a place that held an object holds it no more: it may have been the last, and the object dead."""
+    return next(_let_go(heap), None) is not None
+
+
+def refuse_watched_deaths(heap: Heap) -> None:
+    """A finalizer, or who is told of a death, sees what the program had done by then."""
+    gone = {id(part): part for part in _let_go(heap)}
+    if not gone:
+        return
+    ours = _references_of_ours(heap)
+    places: dict[int, int] = {}
+    for part in _let_go(heap):
+        places[id(part)] = places.get(id(part), 0) + 1
+    while gone:
+        number, part = gone.popitem()
+        if is_a(part, _LIVING) and not is_a(part, torch.Tensor):
+            continue
+        if sys.getrefcount(part) - ours.get(number, 0) - 2 <= places[number] + _SLACK and _death_is_seen(part, ours):
+            raise Break("SB019", f"a {type(part).__name__} from outside is let go, and its death is seen: "
+                        "a finalizer, or a weak reference with a callback")
+
+
+def _let_go(heap: Heap) -> Iterator[Any]:
+    for scope in heap.scopes.values():
+        for name in scope.overlay:
+            before = scope.namespace.get(name)
+            if type(before) not in CONSTANT_TYPES:
+                yield before
+    for tracker in heap.trackers:
+        if tracker.shape is not ShadowKind.TENSOR:
+            yield from let_go(tracker)
+
+
+def _references_of_ours(heap: Heap) -> dict[int, int]:
+    """How often the trace itself holds each of the user's objects."""
+    counts: dict[int, int] = {}
+    for tracker in heap.trackers:
+        for part in (tracker.original, *_initial_parts(tracker)):
+            number = id(part.raw) if type(part) is Box else id(part)
+            counts[number] = counts.get(number, 0) + 1
+    for image in itertools.chain([image for image, *_ in heap.replayed.objects.values()],
+                                 [image for _, seen in heap.replayed.plays for image, _ in seen],
+                                 [table for table, _ in heap.glanced],
+                                 [owner for owner, *_ in heap.replayed.dicts.values()]):
+        counts[id(image)] = counts.get(id(image), 0) + 1
+    return counts
+
+
+def _is_of_program(callback: object) -> bool:
+    """Whether a callback belongs to the program or a library: Stator, torch.compile and torch keep tables."""
+    return callback is not None and not (
+        type(callback) is types.FunctionType and str(callback.__module__).startswith(_TABLES))
+
+
+def _callback_of(reference: object) -> Any:
+    """Of a proxy, which passes every question on to what it shows, it is the one object that it holds."""
+    if is_a(reference, weakref.ProxyTypes):
+        return next(iter(gc.get_referents(reference)), None)
+    return weakref.ref.__callback__.__get__(reference)  # type: ignore[attr-defined, misc]
+
+
+def _death_is_seen(dying: object, ours: dict[int, int]) -> bool:
+    """Whether it, or a part that dies with it, has a finalizer or a weak reference with a callback."""
+    todo, seen = [dying], {id(dying)}
+    while todo and len(seen) < PARTS_LIMIT:
+        part = todo.pop()
+        if any(type(base.__dict__.get("__del__")) is types.FunctionType for base in mro_of(type(part))) \
+                or any(_is_of_program(_callback_of(reference)) for reference in weakref.getweakrefs(part)):
+            return True
+        for inner in gc.get_referents(part):
+            if id(inner) not in seen and not is_a(inner, _LIVING) and type(inner) not in CONSTANT_TYPES \
+                    and sys.getrefcount(inner) - ours.get(id(inner), 0) <= 4 + _SLACK:
+                seen.add(id(inner))
+                todo.append(inner)
     return False

@@ -1,24 +1,144 @@
-"""Look into an object past what its class overrides.   an instance of any class  ->  its dict, its members
+"""Make and read objects of any class without running its code.   new_shell(cls), instance_dict(module)
 
-    instance_dict(module)  ->  the real `__dict__`, though the class may define a property of that name
-
-Nothing here runs code of the program.  What is worked out about a class is remembered until forget_classes().
+`new_shell(cls)` is None for classes whose instances only C code can make: those stay opaque.  `instance_dict` reads
+the real `__dict__`, though the class may define a property of that name.  Facts about a class are kept until
+forget_classes().
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
+import functools
+import re
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
 
 from stator.breaks import Break
-from stator.heap.blank_instances import MEMOS, cached_by_class
+from stator.heap.tracker import ShadowKind
+from stator.host.value_kinds import module_of, mro_of
+
+CONSTANT_TYPES: frozenset[type] = frozenset({
+    int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme,
+})
+
+IDENTITY_TYPES: frozenset[type] = frozenset({
+    type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.MethodWrapperType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType, types.CodeType, property, classmethod, staticmethod, re.Pattern,
+    types.GenericAlias, types.UnionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket,
+})
+
+
+@dataclass(frozen=True)
+class Shell:
+    """How to make an empty stand-in of a class, and which container part it has."""
+
+    shape: ShadowKind
+    base: Any  # the container class: it is asked for methods that `type` does not have
+    make: Callable[..., Any]
+    mutable: bool = True
+
+
+_CONTAINERS: dict[type, ShadowKind] = {
+    list: ShadowKind.LIST, dict: ShadowKind.DICT, tuple: ShadowKind.TUPLE, set: ShadowKind.SET,
+    collections.deque: ShadowKind.LIST, collections.OrderedDict: ShadowKind.DICT,
+    collections.defaultdict: ShadowKind.DICT,
+}
+Result = TypeVar("Result")
+_VALUES: tuple[type, ...] = (int, float, str, bytes, complex)
+
+
+def cached_by_class(function: Callable[[type], Result]) -> Callable[[type], Result]:
+    """Remember the answer for each class until forget_classes().  Bounded: a trace may make classes of its own."""
+    MEMOS.append(memo := functools.lru_cache(4096)(function))
+    return memo
+
+
+MEMOS: list[functools._lru_cache_wrapper[Any]] = []
+
+
+@cached_by_class
+def new_shell(cls: type) -> Shell | None:
+    solid = _solid_base(cls)
+    if solid is types.SimpleNamespace:  # a C type whose state is its __dict__ alone
+        return Shell(ShadowKind.OBJECT, solid, solid.__new__)
+    if solid is object:
+        return Shell(ShadowKind.OBJECT, object, object.__new__) if _is_plain(cls) else None
+    if solid in _CONTAINERS:
+        return Shell(_CONTAINERS[solid], solid, solid.__new__)
+    if solid in _VALUES and cls is not solid:
+        return Shell(ShadowKind.VALUE, solid, solid.__new__, mutable=False)
+    return None
+
+
+def _solid_base(cls: type) -> type | None:
+    """The C class whose memory layout instances have; None when it is not one we can allocate."""
+    for base in cls.__mro__:
+        if not base.__flags__ & _HEAP_TYPE or base in _CONTAINERS or base in _VALUES:
+            return base if base in _PLAIN or base in _CONTAINERS or base in _VALUES else None
+        # A heap type that owns C methods, which know its memory, is made by C code.
+        if module_of(base) in _C_HEAP_MODULES or any(
+                type(entry) in _C_METHODS and entry.__objclass__ is base for entry in base.__dict__.values()):
+            return None
+    return None
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether object.__new__ may make it: a heap class written in C (pybind11's, say) has a `__new__` of its own."""
+    found = (base.__dict__["__new__"] for base in cls.__mro__ if "__new__" in base.__dict__)
+    return next((each is object.__new__ for each in found if each is object.__new__
+                 or type(each) is types.BuiltinFunctionType), True)
+
+
+_PLAIN = frozenset({object, types.SimpleNamespace})
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_HEAP_TYPE = 1 << 9
+_C_HEAP_MODULES = frozenset({"_thread", "_random", "_struct", "_io", "_ssl", "_hashlib", "zlib", "_queue", "select",
+                             "_contextvars", "_asyncio", "_csv", "_json", "array", "torch._C"})
+
+
+@cached_by_class
+def slot_members(cls: type) -> tuple[types.MemberDescriptorType, ...]:
+    """The `__slots__` descriptors of a class and its bases."""
+    found = []
+    for base in cls.__mro__:
+        if base.__flags__ & _HEAP_TYPE and "__slots__" in base.__dict__:
+            found += [v for v in base.__dict__.values() if type(v) is types.MemberDescriptorType]
+    return tuple(found)
+
+
+def slot_values(value: Any, cls: Any = None) -> dict[types.MemberDescriptorType, Any]:
+    """The slots of an object that are set, of its class or of `cls`."""
+    found = {}
+    for member in slot_members(cls or type(value)):
+        with contextlib.suppress(AttributeError):
+            found[member] = member.__get__(value)
+    return found
+
+
+def is_constant_tuple(value: Any) -> bool:
+    """Whether a tuple is a constant all the way down, so that it can stand for itself."""
+    return all((type(item) in CONSTANT_TYPES or type(item) is torch.Size
+                or type(item) is tuple and is_constant_tuple(item)) and item == item  # which NaN it is can matter
+               for item in value)
+
+
+def is_member_of_pybind(cls: type) -> bool:
+    """Whether instances of a class are members of an enumeration written in C++ (SDPBackend, ReduceOp.RedOpType)."""
+    return type(cls).__name__ == "pybind11_type" and "__entries" in type.__dict__["__dict__"].__get__(cls)
+
+
+# ---------------------------------------------------------------------- members
+
 
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
-_mro_of = type.__dict__["__mro__"].__get__
-_RAW_ITER: dict[type, Any] = {list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__,
-                              frozenset: frozenset.__iter__, collections.deque: collections.deque.__iter__}
+_RAW: tuple[type, ...] = (list, tuple, set, frozenset, collections.deque)
 
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
@@ -29,13 +149,13 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
 
 def set_instance_dict(value: Any, namespace: dict[str, Any]) -> None:
     """Give an object this very dict."""
-    found = next(base.__dict__["__dict__"] for base in _mro_of(type(value))
+    found = next(base.__dict__["__dict__"] for base in mro_of(type(value))
                  if type(base.__dict__.get("__dict__")) is types.GetSetDescriptorType)
     found.__set__(value, namespace)
 
 
 def _dict_getter(cls: type) -> Any:
-    mro = _mro_of(cls)
+    mro = mro_of(cls)
     known = _GETTERS.get(cls)
     if known is not None and known[0] is mro:  # the bases of a class can be assigned
         return known[1]
@@ -53,7 +173,8 @@ def _dict_getter(cls: type) -> Any:
 
 def raw_members(container: Any) -> Iterator[Any]:
     """The members of a list, tuple, set, frozenset or deque, whatever its class says about `__iter__`."""
-    return _RAW_ITER[_container_base(type(container))](container)
+    base: Any = _container_base(type(container))
+    return base.__iter__(container)
 
 
 def raw_store(container: Any, index: int, value: object) -> None:
@@ -64,10 +185,7 @@ def raw_store(container: Any, index: int, value: object) -> None:
 
 @cached_by_class
 def _container_base(cls: type) -> type:
-    for base in cls.__mro__:
-        if base in _RAW_ITER:
-            return base
-    raise TypeError(cls)
+    return next(base for base in cls.__mro__ if base in _RAW)
 
 
 def forget_classes() -> None:

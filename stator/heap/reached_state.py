@@ -23,9 +23,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from stator import _hook
 from stator.graph.analysis.mutation import qualified_name
-from stator.heap.blank_instances import CONSTANT_TYPES, slot_members
-from stator.heap.raw_access import instance_dict, items_in_order, raw_members
-from stator.host.value_kinds import is_a, module_of
+from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, items_in_order, raw_members, slot_members
+from stator.host.value_kinds import is_a, module_of, mro_of
 
 _LIMIT = 20_000  # objects; with more of them no bound is known
 _LIBRARIES = sys.stdlib_module_names - {"__main__"} | {"torch", "numpy", "stator"}
@@ -108,7 +107,7 @@ class Reach:
 
     def _visit_class(self, cls: type) -> None:
         """Methods are reached by name; those that Python or a base class of a library calls, at once."""
-        bases = [base for base in type.__dict__["__mro__"].__get__(cls) if base is not object]
+        bases = [base for base in mro_of(cls) if base is not object]
         called = any(_is_of_library(module_of(base)) for base in bases)
         for base in bases:
             if not _is_of_library(module_of(base)) and id(base) not in self._holders:

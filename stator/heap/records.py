@@ -1,7 +1,8 @@
-"""Records of outside values.   a user's object  <->  its stand-in, where both were found, and what was changed
+"""Records of outside values.   a user's object  <->  its stand-in, where both were found, and their changes
 
-In: adopters, which register a record for each object.  Out: identity both ways, guards, and which records to compare
-at the end of the trace.
+In: adopters, which register a record for each object.  Out: identity both ways, guards, and the records to compare at
+the end of the trace.  A `Scope` is a namespace read name by name: `scope.read("relu")` is guarded by that one name,
+`scope.write("n", 3)` is kept in an overlay until write-back.
 """
 
 from __future__ import annotations
@@ -12,45 +13,97 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.graph.record.recorder import Recorder
-from stator.guards.guard import Guard, Kind
-from stator.guards.guard_set import GuardSet
-from stator.guards.pattern import PatternInstance
+from stator.guards.guard import MISSING, Guard, Kind
+from stator.guards.guard_set import GuardSet, PatternInstance
 from stator.heap import outside_changes
 from stator.heap.adopt.outside_sets import SetTable
-from stator.heap.box import NO_KEY, Box
-from stator.heap.namespace_scope import Scope
 from stator.heap.raw_access import instance_dict
 from stator.heap.reached_state import Reach
-from stator.heap.tracker import MOVING, ShadowKind, VariableTracker
+from stator.heap.services import Heap
+from stator.heap.tracker import MOVING, NO_KEY, Box, ShadowKind, VariableTracker, unbox
 from stator.host.mechanism import Mechanism
+from stator.host.suspended_patches import names_of_module
 from stator.shapes.policy import Policy
-from stator.source import Pinned, Source
+from stator.source import Global, Pinned, Source
 
 
-def _nowhere() -> None:
-    return None
+class Scope:
+    """One outside namespace dict, its overlay of writes and the names already read."""
 
+    __slots__ = ("heap", "namespace", "source", "overlay", "reborn", "seen", "shadow")
 
-def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    return fn(*args)
+    def __init__(self, heap: Heap, namespace: dict[str, Any]) -> None:
+        self.heap, self.namespace, self.source = heap, namespace, Pinned(namespace)
+        self.overlay: dict[str, Any] = {}  # name -> new value, or MISSING when deleted
+        self.reborn: set[str] = set()  # deleted and written again: last in the namespace from now on
+        self.seen: dict[str, Any] = {}
+        self.shadow: dict[str, Any] | None = None  # once the program holds the namespace itself
 
+    def forget(self) -> None:
+        """Release the objects of the program."""
+        self.overlay.clear()
+        self.seen.clear()
+        self.shadow = None
 
-def _itself(value: object) -> object:
-    return value
+    def view(self) -> dict[str, Any]:
+        """The namespace as a value (`globals()`, `module.__dict__`): from now on a shadow holds its names."""
+        if self.shadow is None:
+            shadow = self.heap.adopt(self.namespace, self.source)
+            if self.overlay:
+                self.heap.note_write(shadow)
+            for name, value in self.overlay.items():
+                if value is MISSING or name in self.reborn:
+                    shadow.pop(name, None)
+                if value is not MISSING:
+                    shadow[name] = value
+            self.forget()
+            self.shadow = shadow
+        return self.shadow
 
+    def read(self, name: str) -> Any:
+        """The value of a name, or MISSING."""
+        if self.shadow is not None:
+            value = self.shadow.get(name, MISSING)
+            if value is MISSING and name not in self.heap.by_standin[id(self.shadow)].initial:
+                self.heap.guard(self.source, Kind.ABSENT, name)
+            return unbox(value)
+        if name in self.overlay:
+            return self.overlay[name]
+        if name in self.seen:
+            return self.seen[name]
+        if self.heap.changes.reached:
+            self.heap.changes.refuse_reached(self.namespace, name)
+        names = names_of_module(self.namespace)
+        if name in names:
+            value = self.heap.adopt(names[name], Global(self.source, name))
+        else:
+            value = MISSING
+            self.heap.guard(self.source, Kind.ABSENT, name)
+        self.seen[name] = value
+        return value
 
-def _unasked(value: object) -> None:
-    return None
+    def write(self, name: str, value: object) -> None:
+        self.heap.changes.writes += 1
+        if self.shadow is None:
+            if self.overlay.get(name) is MISSING:
+                self.reborn.add(name)
+            self.overlay[name] = value
+            return
+        self.heap.note_write(self.shadow)
+        if value is MISSING:
+            del self.shadow[name]
+        else:
+            self.shadow[name] = value
 
 
 @dataclass(slots=True, eq=False)
 class HeapServices:
     """Functions of the trace that the heap calls."""
 
-    locate: Callable[[], Any] = _nowhere  # the user's line now being interpreted
-    run_native: Callable[..., Any] = _call  # with the frame hook on
-    handed_to_c: Callable[[Any], Any] = _itself  # a callable or a generator that C code will run
-    asked_by_c: Callable[[Any], None] = _unasked  # an object for its special methods
+    locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
+    run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
+    handed_to_c: Callable[[Any], Any] = lambda value: value  # a callable or a generator that C code will run
+    asked_by_c: Callable[[Any], None] = lambda value: None  # an object for its special methods
 
 
 @dataclass(slots=True, eq=False)
@@ -139,9 +192,8 @@ class Records(Mechanism):
         for held in vars(self).values():
             if type(held) is dict or type(held) is list:
                 held.clear()
-        self.dicts.clear()
-        self.tables.clear()
-        self.changes.clear()
+        for state in (self.dicts, self.tables, self.changes):
+            state.clear()
 
     # ------------------------------------------------------------------ guards
 
@@ -162,16 +214,16 @@ class Records(Mechanism):
             return tracker.source
         return self.sources.get(id(value)) or Pinned(value)
 
-    def is_opaque(self, value: object) -> bool:
-        tracker = self.by_standin.get(id(value))
-        return tracker is not None and tracker.shape is ShadowKind.OPAQUE
-
     def tracker_of(self, value: object) -> VariableTracker | None:
         return self.by_standin.get(id(value))
 
+    def is_opaque(self, value: object) -> bool:
+        tracker = self.tracker_of(value)
+        return tracker is not None and tracker.shape is ShadowKind.OPAQUE
+
     def original_of(self, value: object) -> Any:
         """The user's object behind a stand-in; a fresh or constant value is itself."""
-        tracker = self.by_standin.get(id(value))
+        tracker = self.tracker_of(value)
         return value if tracker is None else tracker.original
 
     # ------------------------------------------------------------------ records
@@ -205,14 +257,13 @@ class Records(Mechanism):
         self.tables.sets[id(tracker.standin)] = tracker
 
     def note_write(self, value: object) -> None:
-        """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
+        """A value may be changed now; if it is a stand-in, a later comparison looks at it."""
         self.changes.writes += 1
         tracker = self.by_standin.get(id(value))
         if tracker is not None:
-            self.changes.written[id(tracker)] = tracker
-            for other in (tracker.part_of, tracker.dict_owner):
-                if other is not None:
-                    self.changes.written[id(other)] = other
+            for each in (tracker, tracker.part_of, tracker.dict_owner):
+                if each is not None:
+                    self.changes.written[id(each)] = each
 
     def note_handled(self, value: object) -> None:
         """The residual changes an outside object (takes a lock, seeds a stream) that has no contents to compare."""

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import signal
 import threading
+import traceback
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -64,7 +65,6 @@ class HeldSignals:
             _signal.signal(number, handler)
         while self.arrived:
             signal.raise_signal(self.arrived.pop(0))
-
 
     def forward(self) -> None:
         for number, handler in self.handlers.items():
@@ -122,12 +122,7 @@ def users_handlers() -> dict[int, Any]:
 def raised_by_a_handler(error: BaseException) -> bool:
     """Whether an exception comes out of a function that signals call."""
     codes = {id(_code_of(handler)) for handler in users_handlers().values()}
-    traceback = error.__traceback__
-    while traceback is not None:
-        if id(traceback.tb_frame.f_code) in codes:
-            return True
-        traceback = traceback.tb_next
-    return False
+    return any(id(frame.f_code) in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _code_of(handler: object) -> Any:

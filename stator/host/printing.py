@@ -28,17 +28,13 @@ def _write(texts: list[str], values: list[torch.Tensor]) -> None:
     sys.stdout.write("".join(shown))
 
 
-def _tap(value: torch.Tensor, text: str) -> torch.Tensor:
-    return value.clone()
-
-
 def _tap_gradient(gradient: torch.Tensor, text: str) -> torch.Tensor:
     sys.stdout.write(f"{text}{gradient}\n")
     return gradient.clone()
 
 
 _library.impl("print", _write, "CompositeExplicitAutograd")
-_library.impl("tap", _tap, "CompositeExplicitAutograd")
+_library.impl("tap", lambda value, text: value.clone(), "CompositeExplicitAutograd")
 _library.impl("tap_gradient", _tap_gradient, "CompositeExplicitAutograd")
 torch.library.register_fake("stator::print", lambda texts, values: None, lib=_library)
 torch.library.register_fake("stator::tap", lambda value, text: torch.empty_like(value), lib=_library)
@@ -46,15 +42,9 @@ torch.library.register_fake("stator::tap_gradient", lambda gradient, text: torch
 _register_effectful_op(torch.ops.stator.print.default, _EffectType.ORDERED)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
-    ctx.text = inputs[1]
-
-
-def _tap_backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-    return torch.ops.stator.tap_gradient(gradient, ctx.text), None
-
-
-torch.library.register_autograd("stator::tap", _tap_backward, setup_context=_remember, lib=_library)
+torch.library.register_autograd(
+    "stator::tap", lambda ctx, gradient: (torch.ops.stator.tap_gradient(gradient, ctx.text), None),
+    setup_context=lambda ctx, inputs, output: setattr(ctx, "text", inputs[1]), lib=_library)
 
 
 def print(*values: object, sep: str = " ", end: str = "\n", gradient: bool = False) -> Any:

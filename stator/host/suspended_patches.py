@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -41,8 +42,7 @@ _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|{_IDLE_LIBRA
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
 _OF_NAMESPACE = {str, list, type(None), OpOverloadPacket}  # classes of what torch itself keeps there
 _OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
-
-
+_KEPT_BY_PYTHON = frozenset({"__slotnames__"})  # copyreg notes them when an instance is copied
 _ORIGINALS = torch_originals.take()
 _VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
 _NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstance(owner, type) else owner.__dict__
@@ -54,10 +54,7 @@ _OBJECT = vars(object)
 
 def original(name: str) -> Any:
     """Tensor's own entry of a name, whatever stands there now; ABSENT where there is none."""
-    for entries in (_TENSOR, _BASE, _OBJECT):
-        if name in entries:
-            return entries[name]
-    return ABSENT
+    return next((entries[name] for entries in (_TENSOR, _BASE, _OBJECT) if name in entries), ABSENT)
 
 
 def is_tensor_member(function: Callable[..., Any], name: str | None) -> bool:
@@ -128,7 +125,8 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
                 before[name] = value  # state that torch itself keeps in a module: torch.cuda._initialized
             else:
                 found.append((owner, name, value))
-        elif owner in CLASSES and _is_method(value) and is_special(name) or owner in TENSOR_CLASSES \
+        elif owner in CLASSES and is_special(name) and (
+                value is None or callable(value) or hasattr(type(value), "__get__")) or owner in TENSOR_CLASSES \
                 and name not in _KEPT_BY_PYTHON and original(name) is not ABSENT:  # which hides a member of TensorBase
             found.append((owner, name, value))
     if not found:  # a submodule was imported, a method was added that torch does not know
@@ -136,14 +134,6 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
         before.update(namespace)
         _VALUES[id(before)] = list(before.values())
     return found
-
-
-_KEPT_BY_PYTHON = frozenset({"__slotnames__"})  # copyreg notes them when an instance is copied
-
-
-def _is_method(value: object) -> bool:
-    """False for data that Python keeps on a class, such as the `__slotnames__` of copyreg."""
-    return value is None or callable(value) or hasattr(type(value), "__get__")
 
 
 def names_of_class(cls: type) -> Mapping[str, Any]:
@@ -169,11 +159,8 @@ def names_used_by(name: str) -> frozenset[str]:
 
 def slots_behind(name: str) -> Iterator[str]:
     """Special methods of Tensor that do something else where a member is replaced."""
-    if is_special(name):
-        yield name
-    for each in _TENSOR:
-        if is_special(each) and name in names_used_by(each):
-            yield each
+    yield from [name] if is_special(name) else []
+    yield from (each for each in _TENSOR if is_special(each) and name in names_used_by(each))
 
 
 def patched_slots() -> set[str]:
@@ -200,13 +187,8 @@ def in_company() -> bool:
         return False
     frames: dict[int, types.FrameType] = sys._current_frames()
     del frames[threading.get_ident()]  # a frame that holds itself keeps the objects of the program alive
-    for frame in frames.values():
-        each: types.FrameType | None = frame
-        while each is not None:
-            if not _IDLE_LOOPS.match(each.f_code.co_filename):
-                return True
-            each = each.f_back
-    return False
+    return any(not _IDLE_LOOPS.match(each.f_code.co_filename)
+               for frame in frames.values() for each, _ in traceback.walk_stack(frame))
 
 
 def needs_eager(patches: Patches) -> str | None:
@@ -216,10 +198,7 @@ def needs_eager(patches: Patches) -> str | None:
 
 
 def replaced_operator(overloads: bool) -> str | None:
-    """An operator of ATen in whose place the program has put something else: torch's compilers find them by name.
-
-    overloads: look at each overload too.
-    """
+    """An operator of ATen, or with `overloads` an overload, that the program has replaced: compilers use the names."""
     operators = vars(torch.ops.aten)
     version = newest_version([operators])
     if not version or version != _UNPATCHED.operators:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 _name_of = type.__dict__["__name__"].__get__
+mro_of = type.__dict__["__mro__"].__get__  # whatever a metaclass defines
 
 
 def is_a(value: Any, classes: Any) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from stator import events
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.code.decode import decode
 from stator.code.instruction import Instruction
 from stator.code.opcodes import ALL_OPNAMES
@@ -42,7 +42,6 @@ from stator.interp.tracebacks import (
     with_place,
 )
 from stator.source import CallOf, Pinned
-from stator.strategy import Strategy
 
 Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)

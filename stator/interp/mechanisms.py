@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 from stator import _hook, events
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
 from stator.interp.services import VM
 from stator.settings.process_config import config
-from stator.strategy import Strategy
 
 LOOK_MASK = 255  # one iteration or call in 256 reads the clock
 

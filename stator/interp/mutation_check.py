@@ -20,11 +20,16 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.guards.guard import is_constant, value_key
-from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
-from stator.heap.box import Box
 from stator.heap.outside_changes import changed_trackers
-from stator.heap.raw_access import instance_dict, raw_members
-from stator.heap.tracker import ShadowKind
+from stator.heap.raw_access import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    instance_dict,
+    new_shell,
+    raw_members,
+    slot_members,
+)
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.frame import SavedExc
 from stator.interp.mechanisms import fingerprints

@@ -23,8 +23,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard, warnings_can_raise
 from stator.guards.guard import Kind
-from stator.heap.box import Box
 from stator.heap.outside_changes import anything_changed
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised
@@ -33,6 +33,7 @@ from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes.symbolic_values import (
+    GRAPH_SCALARS,
     SYMBOLIC,
     UNREAD,
     DeferredText,
@@ -42,7 +43,6 @@ from stator.shapes.symbolic_values import (
     specialise,
     unread,
 )
-from stator.shapes.varying_values import HELD_TYPES
 from stator.source import CallOf, Pinned
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
@@ -314,7 +314,7 @@ def text_piece(vm: VM, value: Any, conversion: str = "", spec: object = "") -> D
 
 def refuse_changing(value: object) -> None:
     """The text of an unread container would be made when it has changed already."""
-    if type(value) in UNREAD and type(value) not in HELD_TYPES and python_type(value) not in (str, bytes, range):
+    if type(value) in UNREAD and type(value) not in GRAPH_SCALARS and python_type(value) not in (str, bytes, range):
         raise unread(value, "the text")
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from stator import _hook
 from stator.code.decode import decode
-from stator.code.liveness import bound_locals, live_in_call, live_locals
-from stator.heap.box import NO_KEY, Box
+from stator.code.flow import bound_locals, live_in_call, live_locals
+from stator.heap.tracker import NO_KEY, Box
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
 from stator.interp.generators.delegation import ASYNC_GENERATOR
 from stator.interp.generators.generators import (

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import new_parameter
-from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.host.suspended_patches import (
     ABSENT,
     NOW,

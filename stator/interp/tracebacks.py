@@ -10,8 +10,8 @@ import numpy
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _hook
-from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import Box
 from stator.interp.frame import Frame
 
 _HOLDERS = (Box, FakeTensor, numpy.ndarray, list, tuple, dict, types.CellType)  # weak references may see others die

@@ -14,11 +14,10 @@ from stator.breaks import Break
 from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import walk
-from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import is_endless, note_next
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp import torch_function_protocol

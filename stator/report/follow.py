@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -19,32 +19,25 @@ from rich.text import Text
 
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
-from stator.report.graphs import disassembled, graph_code, graph_sizes, symbolic_inputs
-from stator.report.text import render
+from stator.report.text import disassembled, graph_code, graph_sizes, render, symbolic_inputs
 from stator.settings.options import list_accepted, require_bool
 from stator.settings.process_config import config
 
 Block = tuple[str, str]  # (text, language for colours: "", "python")
 
 
-def _words(event: events.Event) -> Block:
+def _text(event: events.Event) -> Block:
     return render(event), ""
 
 
-def _graph_code(event: events.CaptureFinished) -> Block | None:
-    return None if event.graph is None else (f"graph of {event.name}\n{graph_code(event.graph)}", "python")
-
-
-def _graph_sizes(event: events.CaptureFinished) -> Block | None:
-    return None if event.graph is None else (f"sizes in {event.name}\n{graph_sizes(event.graph)}", "")
+def _of_graph(title: str, text_of: Callable[[Any], str], language: str) -> Callable[..., Block | None]:
+    return lambda event: None if event.graph is None else (f"{title} {event.name}\n{text_of(event.graph)}", language)
 
 
 def _guards(event: events.CaptureFinished) -> Block:
-    lines = [f"guards of {event.name}"]
-    for guard in event.guard_list:
-        where = f"   # {guard.where[0]}:{guard.where[1]}" if guard.where else ""
-        lines.append(f"{guard.text()}{where}")
-    return "\n".join(lines), ""
+    lines = [guard.text() + (f"   # {guard.where[0]}:{guard.where[1]}" if guard.where else "")
+             for guard in event.guard_list]
+    return "\n".join([f"guards of {event.name}", *lines]), ""
 
 
 def _bytecode(event: events.Event) -> Block | None:
@@ -53,10 +46,6 @@ def _bytecode(event: events.Event) -> Block | None:
     if isinstance(event, events.CaptureFinished):
         return f"residual program of {event.name}\n{event.residual_source}", "python"
     return None
-
-
-def _trace(event: events.LineTraced) -> Block:
-    return f"trace {event.filename}:{event.line} in {event.function}", ""
 
 
 def _dynamic(event: events.CaptureFinished) -> Block | None:
@@ -76,29 +65,33 @@ def _symbols_in(text: str) -> list[str]:
 _FINISHED = (events.CaptureFinished,)
 # Log -> the events it shows, and how.
 LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None]]] = {
-    "graph_breaks": ((events.GraphBreak, events.EagerFallback), _words),
-    "graph_code": (_FINISHED, _graph_code),
-    "graph_sizes": (_FINISHED, _graph_sizes),
+    "graph_breaks": ((events.GraphBreak, events.EagerFallback), _text),
+    "graph_code": (_FINISHED, _of_graph("graph of", graph_code, "python")),
+    "graph_sizes": (_FINISHED, _of_graph("sizes in", graph_sizes, "")),
     "guards": (_FINISHED, _guards),
-    "recompiles": ((events.Recompile, events.CacheLimit), _words),
+    "recompiles": ((events.Recompile, events.CacheLimit), _text),
     "bytecode": ((events.CaptureFinished, events.ResumeCode), _bytecode),
-    "trace": ((events.LineTraced,), _trace),
+    "trace": ((events.LineTraced,), _text),
     "dynamic": (_FINISHED, _dynamic),
-    "perf": ((events.CaptureFinished, events.BackendCompiled, events.GraphShared), _words),
+    "perf": ((events.CaptureFinished, events.BackendCompiled, events.GraphShared), _text),
     "captures": ((events.CaptureStarted, events.CaptureProgress, events.PiecesCompiled, events.CaptureFinished,
-                  events.CompiledElsewhere, events.SwappedIn), _words),
-    "effects": ((events.Effects,), _words),
-    "failures": ((events.InternalFailure,), _words),
-    "all": ((events.Event,), _words),
+                  events.CompiledElsewhere, events.SwappedIn), _text),
+    "effects": ((events.Effects,), _text),
+    "failures": ((events.InternalFailure,), _text),
+    "all": ((events.Event,), _text),
 }
+
+
+def require_log(name: str) -> None:
+    if name not in LOGS:
+        raise OptionValueError(f"log {name!r} is not accepted{list_accepted(name, LOGS, limit=len(LOGS))}")
 
 
 def follow(names: Iterable[str] = ("all",), stream: TextIO | None = None) -> Callable[[], None]:
     """Show these logs until the returned function is called; the stream is stderr by default."""
     chosen = tuple(dict.fromkeys(names))
     for name in chosen:
-        if name not in LOGS:
-            raise OptionValueError(f"log {name!r} is not accepted{list_accepted(name, LOGS, limit=len(LOGS))}")
+        require_log(name)
 
     def show(event: events.Event) -> None:
         for name in chosen:
@@ -163,9 +156,8 @@ def set_logs(*names: str, stream: TextIO | None = None, **flags: bool) -> None:
         chosen += [part.strip() for part in name.split(",") if part.strip()]
     for name, flag in flags.items():
         require_bool(name, flag)
+        require_log(name)
         chosen += [name] if flag else []
-        if name not in LOGS:
-            raise OptionValueError(f"log {name!r} is not accepted{list_accepted(name, LOGS, limit=len(LOGS))}")
     started = follow(chosen, stream) if chosen else None
     if _stop is not None:
         _stop()

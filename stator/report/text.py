@@ -1,53 +1,27 @@
-"""Events as text.
+"""Events, graphs and code objects as text.
 
-In: one event, or the events of a run.  Out: the lines that tell a user what happened and what to do about it.
+In: one event, the events of a run, or the graph module or code object of an event.  Out: lines for a user.
 """
 
 from __future__ import annotations
 
 import collections
-import functools
-from collections.abc import Iterable
+import dis
+import io
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any
 
 from stator import events
 from stator.errors import render_problem
 
 
-@functools.singledispatch
 def render(event: events.Event) -> str:
-    """One event as text; the dataclass itself for an event that has no words of its own."""
-    return repr(event)
+    """One event as text; the dataclass itself for an event without a row in the table."""
+    return _TEXTS.get(type(event), repr)(event)
 
 
-@render.register
-def _(event: events.CaptureStarted) -> str:
-    return f"capture {event.name} ({event.file}:{event.line})"
-
-
-@render.register
-def _(event: events.CaptureFinished) -> str:
-    return (
-        f"captured {event.name}: {event.graph_nodes} graph nodes, {event.guards} guards, "
-        f"{event.seconds * 1000:.1f} ms"
-    )
-
-
-@render.register
-def _(event: events.CaptureProgress) -> str:
-    return (f"capturing {event.name}: {event.seconds:.0f} s, {event.iterations:,} loop iterations, "
-            f"{event.operations:,} graph nodes, at {event.filename}:{event.line}")
-
-
-@render.register
-def _(event: events.GraphBreak) -> str:
-    problem = render_problem(
-        event.code, event.title, event.cause, event.remedy, event.filename, event.line, event.stack
-    )
-    return f"graph break: {problem}"
-
-
-@render.register
-def _(event: events.Recompile) -> str:
+def _recompile(event: events.Recompile) -> str:
     lines = [f"recompile {event.name}: {event.reason}"]
     if event.guard_text:
         lines.append(f"  guard: {event.guard_text}")
@@ -58,46 +32,7 @@ def _(event: events.Recompile) -> str:
     return "\n".join(lines)
 
 
-@render.register
-def _(event: events.EagerFallback) -> str:
-    return f"eager {event.name}: {event.why}"
-
-
-@render.register
-def _(event: events.ProgramRaised) -> str:
-    place = "" if event.line is None else f"\n  at {event.filename}:{event.line}"
-    return f"eager {event.name}: the program raises {event.error}{place}"
-
-
-@render.register
-def _(event: events.InternalFailure) -> str:
-    return (
-        f"internal error in {event.name}: {type(event.error).__name__}: {event.error}\n"
-        f"  this is a bug in Stator; the call is run eagerly unless the option 'strict' is on"
-    )
-
-
-@render.register
-def _(event: events.CacheLimit) -> str:
-    return (
-        f"recompile limit: {event.name} was captured {event.limit} times, and calls that no entry accepts "
-        f"now run eagerly\n  remedy: make what changes from call to call a tensor, mark the size dynamic, or "
-        f"raise recompile_limit"
-    )
-
-
-@render.register
-def _(event: events.BackendCompiled) -> str:
-    return f"backend {event.backend}: {event.graph_nodes} graph nodes, {event.seconds * 1000:.1f} ms"
-
-
-@render.register
-def _(event: events.GraphShared) -> str:
-    return f"backend {event.backend}: {event.graph_nodes} graph nodes, compiled before"
-
-
-@render.register
-def _(event: events.GraphCut) -> str:
+def _graph_cut(event: events.GraphCut) -> str:
     unique, total = sum(nodes for nodes, _ in event.pieces), sum(nodes * uses for nodes, uses in event.pieces)
     names = [f"{name}: " if name else "" for name in event.names] or [""] * len(event.pieces)
     pieces = ", ".join([f"{name}{nodes} nodes x{uses}"
@@ -107,41 +42,38 @@ def _(event: events.GraphCut) -> str:
                       *[f"regions: no piece of its own: {why}" for why in event.refused]])
 
 
-@render.register
-def _(event: events.PiecesCompiled) -> str:
-    return f"pieces: {event.done} of {event.pieces} compiled, {event.pieces - event.done} to go ({event.seconds:.1f} s)"
-
-
-@render.register
-def _(event: events.CompiledElsewhere) -> str:
-    return f"start: another process {'failed on' if event.failure else 'has compiled'} {event.name} after " \
-        f"{event.seconds:.1f} s{'; calls stay eager: ' + event.failure if event.failure else ''}"
-
-
-@render.register
-def _(event: events.SwappedIn) -> str:
-    return f"start: {event.name} runs compiled from now on, after {event.eager_calls} eager calls " \
-        f"(swapped in within {event.seconds:.2f} s)"
-
-
-@render.register
-def _(event: events.GraphKeptWhole) -> str:
-    return f"regions: {event.graph_nodes} nodes compiled whole: {event.why}"
-
-
-@render.register
-def _(event: events.Effects) -> str:
-    return "\n".join([f"effects of {event.name}:", *(f"  {effect}" for effect in event.effects)])
-
-
-@render.register
-def _(event: events.ResumeCode) -> str:
-    return f"resume code of {event.name}: {len(event.code.co_code)} bytes"
-
-
-@render.register
-def _(event: events.LineTraced) -> str:
-    return f"trace {event.filename}:{event.line} in {event.function}"
+_TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
+    events.CaptureStarted: lambda e: f"capture {e.name} ({e.file}:{e.line})",
+    events.CaptureFinished: lambda e: (f"captured {e.name}: {e.graph_nodes} graph nodes, {e.guards} guards, "
+                                       f"{e.seconds * 1000:.1f} ms"),
+    events.CaptureProgress: lambda e: (f"capturing {e.name}: {e.seconds:.0f} s, {e.iterations:,} loop iterations, "
+                                       f"{e.operations:,} graph nodes, at {e.filename}:{e.line}"),
+    events.GraphBreak: lambda e: "graph break: " + render_problem(e.code, e.title, e.cause, e.remedy, e.filename,
+                                                                  e.line, e.stack),
+    events.Recompile: _recompile, events.GraphCut: _graph_cut,
+    events.ProgramRaised: lambda e: (f"eager {e.name}: the program raises {e.error}"
+                                     + ("" if e.line is None else f"\n  at {e.filename}:{e.line}")),
+    events.EagerFallback: lambda e: f"eager {e.name}: {e.why}",
+    events.InternalFailure: lambda e: (
+        f"internal error in {e.name}: {type(e.error).__name__}: {e.error}\n"
+        "  this is a bug in Stator; the call is run eagerly unless the option 'strict' is on"),
+    events.CacheLimit: lambda e: (
+        f"recompile limit: {e.name} was captured {e.limit} times, and calls that no entry accepts now run eagerly\n"
+        "  remedy: make what changes from call to call a tensor, mark the size dynamic, or raise recompile_limit"),
+    events.BackendCompiled: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, {e.seconds * 1000:.1f} ms",
+    events.GraphShared: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, compiled before",
+    events.PiecesCompiled: lambda e: (
+        f"pieces: {e.done} of {e.pieces} compiled, {e.pieces - e.done} to go ({e.seconds:.1f} s)"),
+    events.CompiledElsewhere: lambda e: (
+        f"start: another process {'failed on' if e.failure else 'has compiled'} {e.name} after "
+        f"{e.seconds:.1f} s{'; calls stay eager: ' + e.failure if e.failure else ''}"),
+    events.SwappedIn: lambda e: (f"start: {e.name} runs compiled from now on, after {e.eager_calls} eager calls "
+                                 f"(swapped in within {e.seconds:.2f} s)"),
+    events.GraphKeptWhole: lambda e: f"regions: {e.graph_nodes} nodes compiled whole: {e.why}",
+    events.Effects: lambda e: "\n".join([f"effects of {e.name}:", *(f"  {effect}" for effect in e.effects)]),
+    events.ResumeCode: lambda e: f"resume code of {e.name}: {len(e.code.co_code)} bytes",
+    events.LineTraced: lambda e: f"trace {e.filename}:{e.line} in {e.function}",
+}
 
 
 def summarize(log: Iterable[events.Event]) -> str:
@@ -151,15 +83,93 @@ def summarize(log: Iterable[events.Event]) -> str:
     breaks = collections.Counter(event for event in seen if isinstance(event, events.GraphBreak))
     recompiles = collections.Counter(event for event in seen if isinstance(event, events.Recompile))
     fallbacks = sum(isinstance(event, events.EagerFallback) for event in seen)
-    lines = [
-        f"{len(captures)} captures, {sum(event.graph_nodes for event in captures)} graph nodes, "
-        f"{sum(event.guards for event in captures)} guards, "
-        f"{sum(event.seconds for event in captures):.2f} s; "
-        f"{breaks.total()} graph breaks, {recompiles.total()} recompiles, {fallbacks} eager calls"
-    ]
-    for counter in (breaks, recompiles):
-        for event, times in counter.most_common():
-            lines.append(f"{times}x {render(event)}")
-    failures = (events.InternalFailure, events.CacheLimit)
-    lines.extend(render(event) for event in seen if isinstance(event, failures))
+    lines = [f"{len(captures)} captures, {sum(event.graph_nodes for event in captures)} graph nodes, "
+             f"{sum(event.guards for event in captures)} guards, {sum(event.seconds for event in captures):.2f} s; "
+             f"{breaks.total()} graph breaks, {recompiles.total()} recompiles, {fallbacks} eager calls"]
+    lines += [f"{times}x {render(event)}" for counter in (breaks, recompiles) for event, times in counter.most_common()]
+    lines += [render(event) for event in seen if isinstance(event, (events.InternalFailure, events.CacheLimit))]
     return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------- graphs and code objects
+
+
+_SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
+          "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128"}
+
+
+def graph_code(graph: Any) -> str:
+    """One line for each node: its name, what it holds, how it is made; the user's line above where it changes."""
+    lines: list[str] = []
+    place = ""
+    for node in graph.graph.nodes:
+        found = user_line(node)
+        if found and found != place:
+            lines.append(f"# {found}")
+            place = found
+        if node.op == "output":
+            lines.append(f"return {node.args[0]}")
+        elif node.op == "placeholder":
+            lines.append(f"{node.name}: {held_by(node)} = input  # {source_of(node)}")
+        else:
+            target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+            given = [repr_of(arg) for arg in node.args] + [f"{k}={repr_of(v)}" for k, v in node.kwargs.items()]
+            lines.append(f"{node.name}: {held_by(node)} = {target}({', '.join(given)})")
+    return "\n".join(lines)
+
+
+def repr_of(arg: object) -> str:
+    return arg if isinstance(arg, str) and not arg else str(arg) if hasattr(arg, "op") else repr(arg)
+
+
+def source_of(node: Any) -> str:
+    source = node.meta.get("source")
+    return source.text() if source is not None else str(node.target)
+
+
+def user_line(node: Any) -> str:
+    """`file:line in function` of the innermost user frame."""
+    text = (node.meta.get("stack_trace") or "").strip().rpartition("\n")[2].strip()
+    if not text.startswith("File "):
+        return ""
+    filename, line, function = text.removeprefix("File ").split(", ", 2)
+    return f"{filename.strip(chr(34))}:{line.removeprefix('line ')} {function}"
+
+
+def held_by(node: Any) -> str:
+    """`f32[2, 3] cpu`, `int`, or a tuple of such."""
+    return describe(node.meta.get("example_value"))
+
+
+def describe(value: Any) -> str:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        name = str(value.dtype).removeprefix("torch.")
+        return f"{_SHORT.get(name, name)}[{', '.join(map(str, value.shape))}] {value.device}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(describe, value))})"
+    return type(value).__name__
+
+
+def graph_sizes(graph: Any) -> str:
+    """The shape of every tensor of the graph."""
+    return "\n".join(f"{node.name}: {held_by(node)}" for node in graph.graph.nodes
+                     if node.op != "output" and node.meta.get("example_value") is not None)
+
+
+def symbolic_inputs(graph: Any) -> list[str]:
+    """The inputs with a size or value that may differ from call to call."""
+    found = []
+    for node in graph.graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op != "placeholder" or value is None:
+            continue
+        sizes = list(getattr(value, "shape", ())) or [value]
+        if any(type(size).__name__ in ("SymInt", "SymFloat", "SymBool") for size in sizes):
+            found.append(f"{source_of(node)}: {describe(value) if hasattr(value, 'shape') else value}")
+    return found
+
+
+def disassembled(code: CodeType) -> str:
+    text = io.StringIO()
+    dis.dis(code, file=text, depth=0)
+    return text.getvalue().rstrip()

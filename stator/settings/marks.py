@@ -1,4 +1,4 @@
-"""What the user has told Stator about particular objects.
+"""Marks of users on particular objects.
 
 In: `stator.disable`, `allow_in_graph`, `substitute_in_graph`, `assume_constant_result` and `compile` mark
 objects.  Out: the interpreter asks about the objects it meets.
@@ -68,14 +68,10 @@ class Substitute:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compiled callable was made from.
+    """Origin of a compiled callable."""
 
-    `original` is what the user gave; `traced` is the function or bound method that `capture` traces,
-    which the interpreter may inline in place of the compiled callable.
-    """
-
-    original: Callable[..., Any]
-    traced: Callable[..., Any]
+    original: Callable[..., Any]  # as the user gave it
+    traced: Callable[..., Any]  # the function or method that `capture` traces, and the interpreter may inline
     settings: Any
 
 
@@ -88,7 +84,7 @@ _region = threading.local()
 
 
 def is_unmarked(fn: types.FunctionType) -> bool:
-    """A quick way to know that nobody has said anything of a function: it is in no table and has no attributes."""
+    """Whether a function certainly has no mark: it is in no table and has no attributes."""
     number = id(fn)
     return not fn.__dict__ and number not in _allowed._rows and number not in _disabled._rows \
         and number not in _substitutes._rows and number not in _constant_results._rows and torch_marks.is_unlisted(fn)
@@ -136,7 +132,7 @@ def substitute_in_graph(original: object, mark: Substitute) -> None:
 
 
 def substitute(fn: object) -> Substitute | None:
-    """What to capture in place of `fn`."""
+    """The substitute to capture in place of `fn`."""
     return _substitutes.get(_marked_object(fn))
 
 
@@ -145,27 +141,21 @@ def assume_constant_result(fn: object) -> None:
 
 
 def is_constant_result(fn: object) -> bool:
-    """Whether `fn` may be called while tracing and its result taken as a constant.
-
-    What torch.compiler.assume_constant_result has marked counts, but not a wrapper that functools.wraps has copied
-    the mark to.
-    """
+    """Whether `fn` may be called while tracing and its result taken as a constant; torch's marks count too."""
     marked = _marked_object(fn)
     return marked in _constant_results or torch_marks.is_constant_result(marked)
 
 
 def compiled(fn: object, mark: Compiled) -> None:
-    """Mark `fn` as compiled.
+    """Mark `fn` as compiled, in the object itself: a table would keep cycles alive.
 
-    The mark lives in the object, because it refers to a closure that may refer to the object, and a table
-    would keep that cycle alive. `functools.wraps` copies it to wrappers around the object, which are not
-    themselves compiled: hence the owner.
+    `functools.wraps` copies the mark to wrappers, which are not themselves compiled: hence the owner.
     """
     attributes_of(fn)[_COMPILED_KEY] = (weakref.ref(fn), mark)
 
 
 def compiled_mark(fn: object) -> Compiled | None:
-    """What `fn` was made from, if `stator.compile` made it; a bound method is as compiled as its function."""
+    """The origin of `fn`, if `stator.compile` made it; a bound method is as compiled as its function."""
     marked = _marked_object(fn)
     try:
         owner, mark = attributes_of(marked)[_COMPILED_KEY]
@@ -217,11 +207,7 @@ class DisabledBlock:
         _core.leave_eager()
 
 
-def disabled_region() -> DisabledBlock:
-    return DisabledBlock()
-
-
-class DisabledContext:
+class DisabledContext(DisabledBlock):
     """The context that `stator.disable()` is; captured code breaks at it."""
 
     recursive = True
@@ -229,10 +215,7 @@ class DisabledContext:
     def __enter__(self) -> None:
         if not self.recursive:
             raise OptionValueError("disable(recursive=False) marks one function and cannot be a context")
-        _core.enter_eager()
-
-    def __exit__(self, *exc_info: object) -> None:
-        _core.leave_eager()
+        super().__enter__()
 
 
 def error_policy() -> bool | None:
@@ -248,10 +231,7 @@ def set_error_policy(value: bool | None) -> bool | None:
 
 
 class ErrorOnGraphBreak:
-    """What `stator.error_on_graph_break(value)` returns: a context, and a decorator.
-
-    Plain Python, so that it is captured like any context manager of the program's own.
-    """
+    """Result of `stator.error_on_graph_break(value)`: a context and a decorator, in Python, so that it is captured."""
 
     def __init__(self, value: bool) -> None:
         self.value = value

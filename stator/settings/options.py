@@ -43,11 +43,9 @@ OWN_OPTIONS: dict[str, str] = {
 def strict_from_environment() -> bool:
     """Whether STATOR_STRICT asks for internal errors to be raised."""
     text = os.environ.get("STATOR_STRICT", "").strip().lower()
-    if text in ("", "0", "false", "no", "off"):
-        return False
-    if text in ("1", "true", "yes", "on"):
-        return True
-    raise OptionValueError(f"STATOR_STRICT={text!r} is not accepted; use 1 or 0")
+    if text not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
+        raise OptionValueError(f"STATOR_STRICT={text!r} is not accepted; use 1 or 0")
+    return text in ("1", "true", "yes", "on")
 
 
 def audit_from_environment() -> int:
@@ -85,31 +83,27 @@ class Settings:
         """Raise on the first field that is not accepted."""
         require_bool("fullgraph", self.fullgraph)
         require_bool("isolate_recompiles", self.isolate_recompiles)
-        if self.dynamic is not None and not isinstance(self.dynamic, bool):
-            raise OptionTypeError(
-                f"dynamic={self.dynamic!r} is not accepted; use True (sizes are symbolic), False (sizes are "
-                f"constants) or None (a size becomes symbolic once it changes)"
-            )
+        if not isinstance(self.dynamic, bool | None):
+            raise OptionTypeError(f"dynamic={self.dynamic!r} is not accepted; use True (sizes are symbolic), False "
+                                  "(sizes are constants) or None (a size becomes symbolic once it changes)")
         if not isinstance(self.backend, str) and not callable(self.backend):
             raise OptionTypeError(
                 f"backend={self.backend!r} is not accepted; use the name of a backend "
-                f"(stator.list_backends()) or a callable (graph_module, example_inputs) -> callable"
-            )
-        if self.mode is not None and not isinstance(self.mode, str):
-            raise OptionTypeError(f"mode={self.mode!r} is not accepted; use None or the name of a mode")
+                f"(stator.list_backends()) or a callable (graph_module, example_inputs) -> callable")
+        for name, wanted in (("mode", "the name of a mode"), ("name", "a str")):
+            if not isinstance(getattr(self, name), str | None):
+                raise OptionTypeError(f"{name}={getattr(self, name)!r} is not accepted; use None or {wanted}")
         if self.mode is not None and self.options:
             raise OptionValueError("mode and options are both given; use one of them")
-        if isinstance(self.recompile_limit, bool) or not isinstance(self.recompile_limit, int):
-            raise OptionTypeError(f"recompile_limit={self.recompile_limit!r} is not accepted; use an int from 1")
-        if self.recompile_limit < 1:
-            raise OptionValueError(f"recompile_limit={self.recompile_limit} is not accepted; use an int from 1")
-        if self.name is not None and not isinstance(self.name, str):
-            raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
-        if self.print not in ("replay", "break"):
-            raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
+        is_int = isinstance(self.recompile_limit, int) and not isinstance(self.recompile_limit, bool)
+        if not is_int or self.recompile_limit < 1:
+            raise (OptionValueError if is_int else OptionTypeError)(
+                f"recompile_limit={self.recompile_limit!r} is not accepted; use an int from 1")
+        for name, first, second in (("print", "replay", "break"), ("start", "now", "eager")):
+            if getattr(self, name) not in (first, second):
+                raise OptionValueError(f"options[{name!r}]={getattr(self, name)!r} is not accepted; use {first!r} or "
+                                       f"{second!r}")
         self.check_regions()
-        if self.start not in ("now", "eager"):
-            raise OptionValueError(f"options['start']={self.start!r} is not accepted; use 'now' or 'eager'")
         if self.start == "eager" and self.backend != "inductor":
             raise OptionValueError(f"options['start']='eager' is not accepted with the backend {self.backend_name!r}; "
                                    "use 'inductor', which keeps what it has compiled on disk")
@@ -166,17 +160,8 @@ def build_settings(*, fullgraph: bool = False, dynamic: bool | None = None,
         own["regions"] = tuple(own["regions"])  # type: ignore[arg-type]
     if mode is not None and options:
         raise OptionValueError("mode and options are both given; use one of them")
-    settings = Settings(
-        fullgraph=fullgraph,
-        dynamic=dynamic,
-        backend=backend,
-        mode=mode,
-        options=of_backend,
-        recompile_limit=recompile_limit,
-        isolate_recompiles=isolate_recompiles,
-        name=name,
-        **own,  # type: ignore[arg-type]  # validate() checks that each is a bool
-    )
+    settings = Settings(fullgraph, dynamic, backend, mode, of_backend, recompile_limit, isolate_recompiles, name,
+                        **own)  # type: ignore[arg-type]  # validate() checks each
     settings.validate()
     return settings
 

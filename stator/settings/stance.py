@@ -1,4 +1,4 @@
-"""What compiled functions do from now on, for the whole process.
+"""The stance: how compiled functions behave from now on, for the whole process.
 
     set_stance("force_eager")                    until it is changed again
     with set_stance("eager_on_recompile"): ...   for a while

@@ -1,4 +1,4 @@
-"""What torch's own decorators have said of functions.   @torch.compiler.allow_in_graph  ->  is_allowed(f)
+"""Marks of torch's own decorators on functions.   @torch.compiler.allow_in_graph  ->  is_allowed(f)
 
 In: the attributes and the tables that torch.compiler.disable, allow_in_graph, assume_constant_result and torch.compile
 leave.  Out: answers in Stator's terms.  Nothing of torch's tracer is imported: a process that has not loaded it has no
@@ -57,7 +57,11 @@ def disabled_because(fn: object) -> str | None:
     if type(fn) is not types.FunctionType or not fn.__dict__.get("_torchdynamo_disable"):
         return None
     reason = fn.__dict__.get("_torchdynamo_disable_msg")
-    return None if _put_by_torch_compile(reason) else reason or ""
+    # torch.compile, once used in a process, disables parts of every optimiser that it cannot capture itself.
+    if isinstance(reason, str) and (reason == "don't trace into fused optimizer"
+                                    or reason.startswith("optimizer ") and reason.endswith(" not supported")):
+        return None
+    return reason or ""
 
 
 def alone_disabled(fn: object) -> types.FunctionType | None:
@@ -74,16 +78,7 @@ def is_constant_result(fn: object) -> bool:
         and "__wrapped__" not in fn.__dict__
 
 
-def _put_by_torch_compile(reason: object) -> bool:
-    """torch.compile, once used in a process, disables parts of every optimiser that it cannot capture itself."""
-    return isinstance(reason, str) and (reason == "don't trace into fused optimizer"
-                                        or reason.startswith("optimizer ") and reason.endswith(" not supported"))
-
-
 def is_torch_compiled(fn: object) -> bool:
-    """Whether `fn` is what torch.compile has made of a function, which is under ORIGINAL in its `__dict__`.
-
-    A wrapper that functools.wraps has given the same entries is a function of the program.
-    """
+    """Whether torch.compile has made `fn`; a wrapper that functools.wraps has given the same entries does not count."""
     return type(fn) is types.FunctionType and ORIGINAL in fn.__dict__ and \
         fn.__code__.co_filename.endswith(WRAPPERS)

@@ -1,27 +1,30 @@
-"""torch's shape environment, which may learn a number that only the graph knew.
+"""torch's shape environment of one trace, in which unbacked numbers may become known.
 
-In: a symbolic value whose number is wanted, by the program, by C code or by the rule of an operation.  Out: the number
-where it follows from what a guard can promise (`settle`, see graph/values/known_values); else torch's own refusal. A
-compiler that asks gets the refusal only: most have a way that does not need the number.
+In: a symbolic value whose number is needed by the program, by C code or by the rule of an operation.  Out: the number
+where a guard can promise it (`settle`, see graph/values/known_values); else torch's own refusal.  A compiler gets the
+refusal only: most have a way that does not need the number.
 
-While a compiler has the graph, sizes that have a symbol may be 1 as far as its simplifications are concerned. What only
-sizes of 2 and more answer is answered for those, as the graph was made for them; where the answer need not hold for 1,
-the symbols are noted (`relied`), and the compiled graph is not used for them at size 1 (see cache/sharing).
+While a compiler has the graph, sizes with a symbol may be 1 for its simplifications.  Questions that only sizes of 2
+and more decide are decided for those; where the answer need not hold for 1, the symbols are noted (`relied`), and the
+compiled graph is not used for them at size 1 (see cache/sharing).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 import torch.fx.experimental.validator  # ShapeEnv imports it when it first needs it, and not in the middle of a call
+from torch._guards import Source as TorchSource
+from torch.fx.experimental import sym_node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from stator.shapes.symbol_sums import correct_sums
+from stator.source import Source, unpinned
 
 
 class Unknown:
@@ -44,7 +47,7 @@ class TraceEnvironment(ShapeEnv):
 
     def __init__(self) -> None:
         super().__init__()
-        correct_sums()
+        sym_node._optimized_add = _checked_add
         self.settle: Callable[[Any], Any] = unknown
         self.sizes: set[sympy.Symbol] = set()  # which are 2 at least, by the rule that 0 and 1 are constants
         self.relied: set[sympy.Symbol] = set()  # of which a backend asked what does not hold for 1
@@ -53,11 +56,7 @@ class TraceEnvironment(ShapeEnv):
 
     @contextlib.contextmanager
     def any_kernel(self) -> Iterator[None]:
-        """While torch chooses among kernels that compute the same: a size that nobody knows is not taken for 0.
-
-        Rules of attention ask, to send empty operands another way; compilers ask, for shortcuts. Newer versions of
-        torch answer so themselves. What is computed of an empty operand stays the same.
-        """
+        """While torch chooses among kernels that compute the same: an unbacked size is not taken for 0."""
         before, self._any_kernel = self._any_kernel, True
         try:
             yield
@@ -111,10 +110,7 @@ class TraceEnvironment(ShapeEnv):
                                      forcing_spec=forcing_spec)
 
     def _refine_ranges(self, expr: Any) -> None:
-        """What an assertion in the graph says of sizes; what this call's own sizes contradict leaves nothing behind.
-
-        torch notices after it has noted the range: as a guard, that would reject the call it came from.
-        """
+        """Restore ranges where an assertion of the graph contradicts this call's own sizes: torch notes them first."""
         before = None if expr.free_symbols <= self.backed_var_to_val.keys() else dict(self.var_to_range)
         try:
             super()._refine_ranges(expr)
@@ -131,8 +127,7 @@ class TraceEnvironment(ShapeEnv):
         return self._maybe_evaluate_static(expression, var_to_range=ranges)
 
     def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
-        """Near the ends of 64 bits torch works out the range of a replacement in floats, and finds it too wide by a
-        few: then there is no replacement, and the guard says what it would have said."""
+        """Make no replacement whose range torch rounds, in floats near 64 bits, to a wider one: the guard stays."""
         try:
             super()._set_replacement(a, tgt, msg)
         except AssertionError as error:
@@ -143,13 +138,75 @@ class TraceEnvironment(ShapeEnv):
         try:
             return super().evaluate_sym_node(sym_node, size_oblivious, fallback_value)
         except GuardOnDataDependentSymNode:
-            if self._any_kernel and asks_whether_empty(sym_node._expr):
-                return type(sym_node._expr) is sympy.Ne
+            question = sym_node._expr
+            if self._any_kernel and type(question) in (sympy.Eq, sympy.Ne) and 0 in question.args:  # is it empty?
+                return type(question) is sympy.Ne
             number = self.settle(_CLASSES[sym_node.pytype](sym_node))
             if number is UNKNOWN:
                 raise
             return number
 
 
-def asks_whether_empty(question: Any) -> bool:
-    return type(question) in (sympy.Eq, sympy.Ne) and 0 in question.args
+# ---------------------------------------------------------------------- sums
+
+
+_add = sym_node._optimized_add
+
+
+def is_sum_of_symbols(expression: object) -> bool:
+    return isinstance(expression, sympy.Add) and all(part.is_symbol for part in expression.args)
+
+
+def _checked_add(left: object, right: object, left_noted: bool = False, right_noted: bool = False) -> tuple[bool, Any]:
+    """Add by torch's short cut, which appends to a sum of different symbols, only where it still is such a sum.
+
+    torch's note stays when a guard changes the sum: `a + b` is `2*a` after a == b, and 15 after a + b == 15.
+    """
+    return _add(left, right, left_noted and is_sum_of_symbols(left), right_noted and is_sum_of_symbols(right))
+
+
+# ---------------------------------------------------------------------- lines and names
+
+
+class LocatedList(list[Any]):
+    """A list of guards that keeps, in `lines`, the user's line at which each was added."""
+
+    def __init__(self, locate: Callable[[], Any]) -> None:
+        super().__init__()
+        self.locate = locate
+        self.lines: list[Any] = []
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        self.lines.append(self.locate())
+
+
+@dataclass(frozen=True)
+class SavedName:
+    """The text of a source, in a cache that torch wrote to disk."""
+
+    name: str
+
+    def text(self) -> str:
+        return self.name
+
+
+class NamedSource(TorchSource):
+    """A source of ours behind torch's interface; compiled graphs, which may outlive what it names, keep it."""
+
+    def __init__(self, source: Source | SavedName) -> None:
+        self.source = unpinned(source) if isinstance(source, Source) else source
+        self.identity = hash(source)  # of sources with one text, while their objects live
+
+    def __reduce__(self) -> Any:
+        return NamedSource, (SavedName(self.source.text()),)
+
+    @property
+    def _name_template(self) -> str:
+        return self.source.text()
+
+    def __hash__(self) -> int:
+        return self.identity
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is NamedSource and self.identity == other.identity and self.source == other.source

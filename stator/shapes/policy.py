@@ -1,10 +1,10 @@
-"""Which sizes and numbers are left open.
+"""Choose the sizes and numbers that become symbols.
 
     dynamic=None   constants first; what is seen to change becomes a symbol in the next compile of the same place
     dynamic=True   all sizes, and numbers among the arguments, from the first compile on
     dynamic=False  constants always
 
-In: what failed of the entries there are (`Memory.learn`), and the user's marks on tensors.  Out: for each tensor the
+In: guards of entries that failed (`Memory.learn`), and the user's marks on tensors.  Out: for each tensor the
 dimensions that become symbols, for each number whether it becomes one.
 """
 
@@ -17,14 +17,13 @@ from typing import Any
 
 import torch
 
-from stator.guards.array_contents import same_contents, value_of_scalar
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate, explain
 from stator.guards.shape_check import Property, is_ordinary
-from stator.guards.tensor_meta import tensor_values
+from stator.guards.tensor_meta import same_contents, tensor_values, value_of_scalar
 from stator.host.value_kinds import is_a
 from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
-from stator.shapes.varying_values import COLLECTIONS, STANDINS
+from stator.shapes.symbolic_values import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
 # The marks that torch leaves on tensors; ours are the same attributes, so that either library's calls count.
@@ -41,14 +40,12 @@ _VARIES = frozenset({Kind.TENSOR, Kind.LEN, Kind.VALUES})
 SAME_CONTENTS = Pinned(same_contents)
 VALUE_OF_SCALAR = Pinned(value_of_scalar)
 _CONTAINERS = (Index, Key, KeyAt, ValueAt)
-
-
 _LENGTHS = 4  # that a container may have before its items are taken one by one
 
 
 @dataclass
 class Memory:
-    """What has been seen to change at one place of the program."""
+    """Sizes, numbers and values that have changed at one place of the program."""
 
     sizes: dict[Source, set[int]] = field(default_factory=dict)
     strides: dict[Source, set[int]] = field(default_factory=dict)
@@ -62,11 +59,10 @@ class Memory:
     foreseen: dict[str, Any] | None = None  # what a loaded profile says, by the names of the values
 
     def foresees(self, kind: str, source: Source) -> Any:
-        """What the profile says of a value: its dimensions, its lengths, or that it is listed."""
+        """Dimensions or lengths of a value in the loaded profile; for lists of names, whether it is listed."""
         if self.foreseen is None:
             return ()
-        known = self.foreseen[kind]
-        name = source.text()
+        known, name = self.foreseen[kind], source.text()
         return known.get(name, ()) if isinstance(known, dict) else (name,) if name in known else ()
 
     def learn(self, guards: Iterable[Guard], bound: Sequence[Any]) -> None:
@@ -130,10 +126,8 @@ class Memory:
                     own.setdefault(found, set()).update(items)
 
     def forget(self) -> None:
-        for known in self._sets():
-            known.clear()
-        for table in self._tables():
-            table.clear()
+        for known in (*self._sets(), *self._tables()):
+            known.clear()  # type: ignore[attr-defined]
 
     def _sets(self) -> tuple[set[Source], ...]:
         return self.numbers, self.tuples, self.unread, self.undecided_numbers
@@ -153,12 +147,11 @@ class Memory:
         elif type(value) in (int, float):  # a tensor before: numbers that come in its place will be others, too
             self.numbers.add(guard.source)
         elif type(value) is expected.type and value.dim() == len(expected.sizes):
-            changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
+            changed = {dim for dim, size in enumerate(expected.sizes) if size not in (None, value.shape[dim])}
             if changed:
                 self.sizes.setdefault(guard.source, set()).update(changed)
             elif expected.strides is not None and expected.layout is value.layout:  # the sizes do not explain it
-                moved = {dim for dim, stride in enumerate(expected.strides)
-                         if stride is not None and stride != value.stride(dim)}
+                moved = {dim for dim, stride in enumerate(expected.strides) if stride not in (None, value.stride(dim))}
                 if moved:
                     self.strides.setdefault(guard.source, set()).update(moved)
 
@@ -189,11 +182,10 @@ class Memory:
     def _compare_constants(self, source: Source, expected: Any, value: Any) -> None:
         if type(value) is not type(expected) or value == expected:
             return
-        if type(value) is tuple:
-            if len(value) == len(expected):
-                self.tuples.add(source)
-                for i, (old, new) in enumerate(zip(expected, value, strict=True)):
-                    self._compare_constants(Index(source, i), old, new)
+        if type(value) is tuple and len(value) == len(expected):
+            self.tuples.add(source)
+            for i, (old, new) in enumerate(zip(expected, value, strict=True)):
+                self._compare_constants(Index(source, i), old, new)
         elif type(value) in (int, float) and value == value and expected == expected:
             self.numbers.add(source)
 
@@ -233,13 +225,11 @@ class Policy:
         marks = tensor.__dict__
         found: dict[int, str | Dim] = {}
         if self.dynamic is not False:
-            if self.dynamic and (type(tensor) is torch.Tensor or hasattr(type(tensor), "__tensor_flatten__")):
-                found.update(dict.fromkeys(range(rank), "open"))
-            found.update(dict.fromkeys(self.memory.sizes.get(source, ()), "open"))
-            found.update(dict.fromkeys(self.memory.foresees("sizes", source), "open"))
-            if self.breaks:
-                found.update(dict.fromkeys(self.memory.undecided_sizes.get(source, ()), "unbacked"))
-            found.update(dict.fromkeys(marks.get(WEAK_MARK, ()), "open"))
+            every = self.dynamic and (type(tensor) is torch.Tensor or hasattr(type(tensor), "__tensor_flatten__"))
+            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks else ()
+            seen = (*self.memory.sizes.get(source, ()), *self.memory.foresees("sizes", source))
+            found = {**dict.fromkeys((*(range(rank) if every else ()), *seen), "open"),
+                     **dict.fromkeys(undecided, "unbacked"), **dict.fromkeys(marks.get(WEAK_MARK, ()), "open")}
             for dim in marks.get(STATIC_MARK, ()):
                 found.pop(dim, None)
         if self.declared.dims:
@@ -259,15 +249,12 @@ class Policy:
 
     def is_open(self, value: object, source: Source) -> bool:
         """Whether an int or float becomes a symbol."""
-        if self.dynamic is False or value != value or type(source) is Pinned:
+        if self.dynamic is False or value != value or type(source) is Pinned \
+                or type(value) is float and (not self.floats or not is_ordinary(value)) \
+                or type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False
-        if type(value) is float and (not self.floats or not is_ordinary(value)):
-            return False
-        if type(value) is int and not -(1 << 62) < value < 1 << 62:
-            return False
-        if self.named_number(source) is not None:
-            return True
-        return source in self.memory.numbers or bool(self.memory.foresees("numbers", source)) \
+        return self.named_number(source) is not None or source in self.memory.numbers \
+            or bool(self.memory.foresees("numbers", source)) \
             or self.dynamic is True and type(value) is int and _is_argument(source)
 
     def number_choice(self, value: object, source: Source) -> tuple[bool, Dim | None]:
@@ -300,11 +287,9 @@ class Policy:
 
     def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:
         """Whether a tuple of constants is read item by item, because a number in it is left open."""
-        if self.dynamic is False:
-            return False
-        if source in self.memory.tuples or self.memory.foresees("tuples", source):
-            return True
-        return self.dynamic is True and _is_argument(source) and any(type(item) is int for item in value)
+        return self.dynamic is not False and bool(
+            source in self.memory.tuples or self.memory.foresees("tuples", source)
+            or self.dynamic is True and _is_argument(source) and any(type(item) is int for item in value))
 
 
 def _is_argument(source: Source) -> bool:

@@ -1,12 +1,12 @@
-"""What was learned about changing sizes, as text.   Memory of every place  ->  JSON  ->  the same choices elsewhere
+"""Profiles of changing sizes.   Memory of every place  ->  JSON  ->  the same choices in another process
 
-In: what one process has seen to change, by place of the program and in the user's terms (`x`, `self.step`).  Out: text
-that another process reads, so that a fleet starts with the same graphs and none of its members diverges.  The text is
-plain JSON: reading it runs nothing.
+In: sizes and numbers that have changed in one process, by place of the program and by name (`x`, `self.step`).  Out:
+plain JSON for other processes, so that all of a fleet start with the same graphs.  Reading it runs nothing.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -23,29 +23,28 @@ _foreseen: dict[str, dict[str, Any]] = {}
 
 def export(memories: Iterable[tuple[str, Memory]]) -> str:
     """The profile of these places; what was imported and not seen yet is part of it."""
-    places: dict[str, dict[str, Any]] = {name: _copied(known) for name, known in _foreseen.items()}
+    places: dict[str, dict[str, Any]] = copy.deepcopy(_foreseen)
     for place, memory in memories:
-        known = places.setdefault(place, _empty())
-        for kind in _LISTS:
-            known[kind] = sorted({*known[kind], *filter(None, map(_name, getattr(memory, kind)))})
-        for kind in _TABLES:
-            for source, numbers in getattr(memory, kind).items():
-                name = _name(source)
-                if name is not None:
-                    known[kind][name] = sorted({*known[kind].get(name, ()), *numbers})
+        _merge(places.setdefault(place, _empty()), {kind: map(_name, getattr(memory, kind)) for kind in _LISTS},
+               {kind: [(_name(source), found) for source, found in getattr(memory, kind).items()] for kind in _TABLES})
     found = {place: known for place, known in sorted(places.items()) if any(known.values())}
     return json.dumps({"version": VERSION, "places": found}, indent=1, sort_keys=True)
+
+
+def _merge(known: dict[str, Any], lists: dict[str, Any], tables: dict[str, Any]) -> None:
+    for kind, names in lists.items():
+        known[kind] = sorted({*known[kind], *filter(None, names)})
+    for kind, table in tables.items():
+        for name, numbers in table:
+            if name is not None:
+                known[kind][name] = sorted({*known[kind].get(name, ()), *numbers})
 
 
 def load(text: str) -> None:
     """Take over a profile; later places of the same name start from it."""
     for place, known in _checked(text).items():
-        mine = _foreseen.setdefault(place, _empty())
-        for kind in _LISTS:
-            mine[kind] = sorted({*mine[kind], *known.get(kind, ())})
-        for kind in _TABLES:
-            for name, numbers in known.get(kind, {}).items():
-                mine[kind][name] = sorted({*mine[kind].get(name, ()), *numbers})
+        _merge(_foreseen.setdefault(place, _empty()), {kind: known.get(kind, ()) for kind in _LISTS},
+               {kind: known.get(kind, {}).items() for kind in _TABLES})
 
 
 def foreseen(place: str) -> dict[str, Any] | None:
@@ -59,10 +58,6 @@ def forget() -> None:
 
 def _empty() -> dict[str, Any]:
     return {"numbers": [], "tuples": [], "sizes": {}, "strides": {}, "lengths": {}}
-
-
-def _copied(known: dict[str, Any]) -> dict[str, Any]:
-    return {kind: dict(value) if isinstance(value, dict) else list(value) for kind, value in known.items()}
 
 
 def _name(source: Source) -> str | None:

@@ -17,8 +17,7 @@ from torch.utils._sympy.numbers import int_oo
 from stator.errors import DeclarationError
 from stator.guards.guard import Guard, Kind
 from stator.guards.shape_check import Code, Operand, ShapeCheck
-from stator.shapes.symbol_printing import UserPrinter
-from stator.shapes.symbolic_values import hint_of
+from stator.shapes.symbolic_values import UserPrinter, hint_of
 
 _MANY: dict[Any, Code] = {
     sympy.Add: Code.ADD, sympy.Mul: Code.MUL, fs.Max: Code.MAX, fs.Min: Code.MIN, sympy.Max: Code.MAX,
@@ -35,6 +34,7 @@ _ONE: dict[Any, Code] = {
     fs.CeilToInt: Code.CEIL, fs.OpaqueUnaryFn_sqrt: Code.SQUARE_ROOT, sympy.Abs: Code.ABSOLUTE,
     fs.RoundToInt: Code.ROUND,
 }
+_CHOICES: dict[Any, Code] = {fs.Where: Code.CHOOSE, sympy.ITE: Code.CHOOSE}
 _SHIFTS: dict[Any, Code] = {fs.LShift: Code.MUL, fs.RShift: Code.FLOOR_DIV}  # by a power of two
 
 
@@ -54,22 +54,20 @@ class _Compiler:
     def emit(self, expression: Any) -> None:
         if isinstance(expression, sympy.Symbol):
             return self.load(self.known[expression])
-        if isinstance(expression, sympy.Integer) or expression in (sympy.true, sympy.false):
-            return self.constant(int(bool(expression)) if expression in (sympy.true, sympy.false) else int(expression))
-        if isinstance(expression, sympy.Float):
-            return self.constant(float(expression))
+        if isinstance(expression, (sympy.Integer, sympy.Float)):
+            return self.constant(int(expression) if isinstance(expression, sympy.Integer) else float(expression))
+        if expression in (sympy.true, sympy.false):
+            return self.constant(int(bool(expression)))
         kind = expression.func
         if kind is fs.Identity:
             return self.emit(expression.args[0])
         if kind is sympy.Pow and isinstance(expression.exp, sympy.Integer) and expression.exp >= 0:
             return self.apply(Code.POW, expression.args)
-        for table, count in ((_MANY, None), (_TWO, 2), (_ONE, 1)):
+        for table, count in ((_MANY, None), (_TWO, 2), (_ONE, 1), (_CHOICES, 3)):
             if kind in table and count in (None, len(expression.args)):
                 return self.apply(table[kind], expression.args)
         if kind in _SHIFTS:
             return self.apply(_SHIFTS[kind], (expression.args[0], fs.PowByNatural(sympy.S(2), expression.args[1])))
-        if kind is fs.Where or kind is sympy.ITE:
-            return self.apply(Code.CHOOSE, expression.args)
         if kind is sympy.Piecewise and expression.args[-1].cond == sympy.true:
             return self.choose([(pair.cond, pair.expr) for pair in expression.args])
         raise _Untranslatable(str(expression))
@@ -101,11 +99,18 @@ class _Compiler:
         self.code.append((int(op), len(args)))
 
 
-def compile_check(expression: Any, operands: dict[sympy.Symbol, Operand]) -> ShapeCheck:
+def compile_check(expression: Any, operands: dict[sympy.Symbol, Operand],
+                  equal_to: Operand | None = None) -> ShapeCheck:
+    """The check of a relation; with `equal_to`, that this operand equals the expression."""
     compiler = _Compiler(operands)
+    if equal_to is not None:
+        compiler.load(equal_to)
     compiler.emit(expression)
     names = {symbol: sympy.Symbol(operands[symbol].text()) for symbol in expression.free_symbols}
     shown = UserPrinter().doprint(expression.xreplace(names))
+    if equal_to is not None:
+        compiler.code.append((int(Code.EQ), 2))
+        shown = f"{equal_to.text()} == {shown}"
     return ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
 
 
@@ -120,7 +125,7 @@ def shape_guards(symbols: Any, lines: Any) -> list[Guard]:
             return
         seen.add(expression)
         if not expression.free_symbols <= origins.keys():
-            return  # about numbers that only the graph knows: asserted there
+            return  # about unbacked numbers: asserted in the graph
         try:
             check = compile_check(expression, origins)
         except _Untranslatable:
@@ -175,18 +180,9 @@ def _where(symbol: sympy.Symbol, env: Any, lines: Any) -> str:
 
 def _property_guard(operand: Operand, expression: Any, where: Any, origins: Any) -> list[Guard]:
     """A size or stride that is no symbol of its own: it equals an expression of others."""
-    if isinstance(expression, sympy.Symbol) and origins.get(expression) == operand:
-        return []
-    if not expression.free_symbols:  # a constant: the guard of the tensor compares it
-        return []
-    compiler = _Compiler(origins)
-    compiler.load(operand)
-    compiler.emit(expression)
-    compiler.code.append((int(Code.EQ), 2))
-    names = {symbol: sympy.Symbol(origins[symbol].text()) for symbol in expression.free_symbols}
-    shown = f"{operand.text()} == {UserPrinter().doprint(expression.xreplace(names))}"
-    check = ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
-    return [Guard(operand.source, Kind.SHAPE, check, where)]
+    if isinstance(expression, sympy.Symbol) and origins.get(expression) == operand or not expression.free_symbols:
+        return []  # of a constant: the guard of the tensor compares it
+    return [Guard(operand.source, Kind.SHAPE, compile_check(expression, origins, equal_to=operand), where)]
 
 
 def _range(symbol: sympy.Symbol, env: Any) -> Iterator[Any]:

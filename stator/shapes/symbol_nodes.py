@@ -19,6 +19,9 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import (
     CallMethodKey,
+    ConvertIntKey,
+    DivideByKey,
+    InnerTensorKey,
     PendingUnbackedSymbolNotFound,
     compute_unbacked_bindings,
     expect_true,
@@ -31,17 +34,11 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
+from stator.host.value_kinds import is_a
 from stator.shapes.environment import TraceEnvironment
-from stator.shapes.keypaths import follow
 from stator.shapes.named_dimensions import Dim
-from stator.shapes.symbol_printing import UserPrinter
-from stator.shapes.symbolic_values import SYMBOLIC, as_constant, hint_of, is_unbacked, specialise
+from stator.shapes.symbolic_values import SYMBOLIC, UserPrinter, as_constant, hint_of, is_unbacked, specialise
 from stator.source import Source
-
-
-def _no_inputs(symbol: sympy.Symbol) -> fx.Node:
-    raise Break("SB005", f"the number {symbol}, outside a trace")
-
 
 _NOTHING = contextlib.nullcontext()
 
@@ -57,12 +54,9 @@ class _ExampleTracer(GraphAppendingTracer):
         return node
 
 
-_CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
-                           torch.conv_transpose3d})
-
-
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _OF_IMAGES = frozenset({torch.conv1d, torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d})
+_CONVOLUTIONS = _OF_IMAGES | {torch.conv3d, torch.conv_transpose3d}
 
 
 def _is_small_batch(value: object) -> bool:
@@ -71,10 +65,7 @@ def _is_small_batch(value: object) -> bool:
 
 
 def _require_filled(operands: Any) -> None:
-    """Assert in the graph that no operand has a data-dependent size of 0: kernels chosen for others would divide by it.
-
-    Where the assertion fails, the program itself is run (see emit/residual/residual).
-    """
+    """Assert in the graph that no unbacked size of an operand is 0: kernels chosen for others would divide by it."""
     for operand in operands:
         for size in operand.shape if isinstance(operand, torch.Tensor) else ():
             if is_unbacked(size):
@@ -90,7 +81,7 @@ def _is_contiguous(value: object) -> bool:
         extent = hint_of(size)
         if extent != 1 and (hint_of(stride) is None or hint_of(stride) != expected):
             return False
-        # Behind an outermost size that only the graph knows, nothing is compared any more.
+        # Behind an unbacked outermost size, nothing is compared any more.
         expected = None if extent is None or expected is None else expected * extent
     return True
 
@@ -122,7 +113,7 @@ class _NodeAnalysis(PythonReferenceAnalysis):
 
 
 def _shown(node: fx.Node) -> str:
-    """A node as the program calls it, where it is an argument, else by its name in the graph."""
+    """The source of an argument, else the name of the node."""
     return node.meta["source"].text() if "source" in node.meta else node.name
 
 
@@ -142,9 +133,9 @@ class SymbolNodes:
         self.named: dict[str, Any] = {}  # the first size of each declared name
         self.lines: dict[sympy.Symbol, Any] = {}  # the line that first read a symbol
         self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
-        self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
-        self.has_fresh = False  # whether an operation made a number that only the graph knows
-        self.keeps_sizes = False  # whether a torch.Size goes to a function that may ask for its class
+        self.add_number_input: Callable[[sympy.Symbol], fx.Node]  # set by the recorder
+        self.has_fresh = False  # whether an operation made an unbacked number
+        self.keeps_sizes = False  # whether a torch.Size goes to a function that may read its class
 
     def dispatcher(self) -> Any:
         """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
@@ -184,12 +175,11 @@ class SymbolNodes:
         """The symbols that a tensor brings."""
         if not example._has_symbolic_sizes_strides:
             return
-        for i, size in enumerate(example.shape):
-            path: Any = (CallMethodKey("size"), pytree.SequenceKey(i))
-            self._define_part(size, node, path, Operand(source, Property.SIZE, i), where)
-        for i, stride in enumerate(example.stride()):
-            path = (CallMethodKey("stride"), pytree.SequenceKey(i))
-            self._define_part(stride, node, path, Operand(source, Property.STRIDE, i), where)
+        strides = example.stride()
+        for name, kind, parts in (("size", Property.SIZE, example.shape), ("stride", Property.STRIDE, strides)):
+            for i, part in enumerate(parts):
+                path: Any = (CallMethodKey(name), pytree.SequenceKey(i))
+                self._define_part(part, node, path, Operand(source, kind, i), where)
         path = (CallMethodKey("storage_offset"),)
         self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
 
@@ -206,10 +196,10 @@ class SymbolNodes:
             self.properties.append((operand, expression, where))
 
     def asserted_of_inputs(self) -> dict[fx.Node, dict[sympy.Symbol, Any]]:
-        """By input: the symbols it brings of which the program, or an operation, has said what no guard asks."""
-        said = (each.expr for asserts in self.shape_env.deferred_runtime_asserts.values() for each in asserts)
+        """By input: its unbacked symbols that the program, or an operation, has asserted something of."""
+        asserts = (each.expr for asserts in self.shape_env.deferred_runtime_asserts.values() for each in asserts)
         found: dict[fx.Node, dict[sympy.Symbol, Any]] = {}
-        for symbol in dict.fromkeys(symbol for expression in said for symbol in expression.free_symbols):
+        for symbol in dict.fromkeys(symbol for expression in asserts for symbol in expression.free_symbols):
             node, path = self.definitions.get(symbol, (None, None))
             if node is not None and node.op == "placeholder" and symbol not in self.shape_env.backed_var_to_val:
                 found.setdefault(node, {})[symbol] = path
@@ -219,14 +209,13 @@ class SymbolNodes:
         """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
         if type(size) is not torch.SymInt:
             return  # 0 or 1: a constant, as torch has it
+        self.declared.append((operand, size, how if isinstance(how, Dim) else None))
         if not isinstance(how, Dim):
-            self.declared.append((operand, size, None))
             return
-        self.declared.append((operand, size, how))
-        if operand.property is Property.NUMBER:
-            for held in ([size >= how.min] if how.min is not None else []) + \
-                    ([size <= how.max] if how.max is not None else []):
-                bool(held)
+        if operand.property is Property.NUMBER and how.min is not None:
+            bool(size >= how.min)
+        if operand.property is Property.NUMBER and how.max is not None:
+            bool(size <= how.max)
         known = self.named.setdefault(how.name, size)
         if known is not size:
             bool(known == size)  # a guard: one name is one size
@@ -256,7 +245,7 @@ class SymbolNodes:
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
 
     def in_words(self, expression: Any) -> str:
-        """An expression with what the program calls its numbers: `n.item() > 2` for `u0 > 2`."""
+        """An expression over the program's own names: `n.item() > 2` for `u0 > 2`."""
         names = {symbol: sympy.Symbol(self._name(symbol)) for symbol in expression.free_symbols}
         return str(UserPrinter().doprint(expression.xreplace(names)))
 
@@ -284,11 +273,9 @@ class SymbolNodes:
         made_by = self.by_value.get(id(value))
         if made_by is not None:
             return made_by[0]
-        expression = value.node.expr
-        if not self.can_make(expression):
-            expression = value.node._expr
-            if not self.can_make(expression):
-                raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
+        expression = next(filter(self.can_make, (value.node.expr, value.node._expr)), None)
+        if expression is None:
+            raise Break("SB003", f"{value.node._expr}, a number whose origin is not in the graph")
         try:
             # The tracer's mode would take the proxies for the program's values; proxies themselves have to be asked.
             with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING, \
@@ -347,3 +334,50 @@ class SymbolNodes:
         hint = self.shape_env.backed_var_to_val.get(symbol)
         node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
         return node
+
+
+# ---------------------------------------------------------------------- key paths
+
+
+_OPERATORS = {"size": torch.ops.aten.sym_size.int, "stride": torch.ops.aten.sym_stride.int,
+              "storage_offset": torch.ops.aten.sym_storage_offset.default}
+
+
+def follow(graph: fx.Graph, node: fx.Node, path: tuple[Any, ...], node_of: Callable[[Any], Any]) -> fx.Node:
+    """The node at the end of `path`; `node_of` gives the node of a symbolic divisor."""
+    keys = list(path)
+    while keys:
+        key = keys.pop(0)
+        if is_a(key, CallMethodKey):
+            args = (keys.pop(0).idx,) if keys and is_a(keys[0], pytree.SequenceKey) else ()
+            node = _method(graph, node, key.name, args)
+        elif is_a(key, pytree.SequenceKey):
+            node = _call(graph, operator.getitem, node, key.idx)
+        elif is_a(key, ConvertIntKey):
+            node = graph.call_function(torch.sym_ite, (node, 1, 0))
+        elif is_a(key, DivideByKey):
+            node = graph.call_function(operator.floordiv, (node, node_of(key.divisor)))
+        elif is_a(key, InnerTensorKey):
+            node = _call(graph, getattr, node, key.inner_name)
+        else:
+            raise AssertionError(f"no way to follow {key} from {node}")
+    return node
+
+
+def _method(graph: fx.Graph, node: fx.Node, name: str, args: tuple[Any, ...]) -> fx.Node:
+    made = _OPERATORS.get(name)
+    if made is None:
+        return graph.call_method(name, (node, *args))
+    call = graph.call_function(made, (node, *args))
+    if "example_value" in node.meta:
+        # Of the tensor as the trace left it, as the example value of its node is: the pass that inserts assertions
+        # reads both, and takes equal ones for the same number.
+        call.meta["example_value"] = getattr(node.meta["example_value"], name)(*args)
+    return call
+
+
+def _call(graph: fx.Graph, function: Callable[..., Any], node: fx.Node, argument: object) -> fx.Node:
+    call = graph.call_function(function, (node, argument))
+    if "example_value" in node.meta:
+        call.meta["example_value"] = function(node.meta["example_value"], argument)
+    return call

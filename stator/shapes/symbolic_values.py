@@ -1,19 +1,24 @@
-"""Symbolic numbers as the program sees them: ints, floats and bools.
+"""Symbolic numbers, and values that are handed around unread.   u0 + 1, 2*s0; a str with nine values  ->  Varying
 
-In: a torch.SymInt, SymFloat or SymBool of the trace.   u0 + 1, 2*s0
-Out: its Python type; the number itself where one is needed (a guard if it has one, else a Break); Python's
-arithmetic on it, as far as torch's symbols compute what Python computes.
+In: a torch.SymInt, SymFloat or SymBool of the trace.  Out: its Python type; the number itself where one is needed (a
+guard if it has one, else a Break); Python's arithmetic on it, as far as torch's symbols compute what Python computes.
+
+The policy gives up guarding a place whose value changes too often: then only the type of its stand-in is known.  The
+program may pass it on, store, return and print it; an instruction that looks at it breaks and runs natively.
 """
 
 from __future__ import annotations
 
+import collections
 import math
 import operator
 import sys
+import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import sympy
 import torch
 from sympy.logic.boolalg import Boolean
@@ -21,16 +26,52 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
-    free_unbacked_symbols,
     has_free_unbacked_symbols,
     statically_known_true,
 )
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Identity
+from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
-from stator.shapes.varying_values import HELD, HELD_TYPES, STANDINS, Varying
+
+
+class Varying:
+    """The stand-in; each Python type has a subclass of its own, so that a class says all that is known."""
+
+    __slots__ = ()
+    python_type: type = object
+
+
+_ITERATORS: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))), type(iter({})),
+    type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])), enumerate, zip)
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, range,
+               type({}.keys()), type({}.values()), type({}.items()))
+_PLAIN = (str, bytes, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_NUMPY = {cls for cls in numpy.sctypeDict.values() if numpy.dtype(cls).kind in "biufc"}
+COLLECTIONS = frozenset(_ITERATORS + _CONTAINERS)
+class GraphScalar(Varying):
+    """A numpy scalar whose value is a tensor of the graph: what numpy makes of `x.numpy().sum()`."""
+
+    __slots__ = ("tensor",)
+    tensor: Any  # the fake one, of no dimensions
+
+
+def _subclass(base: type, name: str, cls: type) -> Any:
+    return type(f"{name}_{cls.__name__}", (base,), {"__slots__": (), "python_type": cls})
+
+
+STANDINS: dict[type, type[Varying]] = {
+    cls: _subclass(Varying, "Varying", cls) for cls in (*_PLAIN, *_NUMPY, *_CONTAINERS, *_ITERATORS)}
+GRAPH_SCALAR_OF: dict[type, type[GraphScalar]] = {cls: _subclass(GraphScalar, "Held", cls) for cls in _NUMPY}
+GRAPH_SCALARS = frozenset(GRAPH_SCALAR_OF.values())
+
+
+def varying(value: object) -> Varying:
+    """A stand-in for a value of one of the types in STANDINS."""
+    return STANDINS[type(value)]()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +84,9 @@ class Formatted:
 
 
 class DeferredText:
-    """Text made of a number or tensor that only the graph knows.   f"{n} tokens" for a message that is rarely shown
+    """Text made of an unbacked number or a tensor: f"{n} tokens".  Reading it while tracing breaks.
 
-    It may be handed around, printed and stored; whatever wants to read it while tracing breaks. `parts` are str and
-    Formatted; the residual program puts them together.
+    `parts` are str and Formatted; the residual program puts them together.
     """
 
     __slots__ = ("parts",)
@@ -55,10 +95,10 @@ class DeferredText:
         self.parts = parts
 
 
-UNREAD: frozenset[type] = frozenset[type]({DeferredText, *STANDINS.values()}) | HELD_TYPES  # only their type is known
+UNREAD: frozenset[type] = frozenset[type]({DeferredText, *STANDINS.values()}) | GRAPH_SCALARS  # of unknown value
 SYMBOLIC: frozenset[type] = UNREAD | {torch.SymInt, torch.SymFloat, torch.SymBool}
 PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str,
-                                  **{standin: cls for cls, standin in (*STANDINS.items(), *HELD.items())}}
+                                  **{standin: cls for cls, standin in (*STANDINS.items(), *GRAPH_SCALAR_OF.items())}}
 _NUMBERS = frozenset({int, float, bool})
 # Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
 # Powers of floats raise or turn complex where torch's do not: see interp/numbers/float_arithmetic.
@@ -120,7 +160,7 @@ def unread_class(cls: type, what: str = "") -> Break:
     if cls is DeferredText:
         return Break("SB003", "text made of an unbacked number")
     kind = PYTHON_TYPES[cls].__name__
-    if cls in HELD_TYPES:
+    if cls in GRAPH_SCALARS:
         return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that is unbacked")
     return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
 
@@ -176,12 +216,10 @@ def as_integer(value: Any) -> Any:
         return value
     node = value.node
     hint = None if has_free_unbacked_symbols(value) or not node.has_hint() else int(node.hint)
-    return node.shape_env.create_symintnode(without_ite(sympy.Piecewise((1, node.expr), (0, True))), hint=hint)
-
-
-def without_ite(expression: sympy.Basic) -> sympy.Basic:
-    """Replace ITE, which torch has no handler for. sympy makes it of a comparison with a choice inside a choice."""
-    return expression.replace(sympy.ITE, lambda test, then, other: (test & then) | (~test & other))
+    choice = sympy.Piecewise((1, node.expr), (0, True))
+    # sympy makes ITE, which torch has no handler for, of a comparison with a choice inside a choice.
+    choice = choice.replace(sympy.ITE, lambda test, then, other: (test & then) | (~test & other))
+    return node.shape_env.create_symintnode(choice, hint=hint)
 
 
 def compute(function: Callable[..., Any], *values: object) -> Any:
@@ -280,7 +318,7 @@ def _keep_within(value: Any, limit: int) -> None:
 
 
 def hint_of(value: Any) -> Any:
-    """The number that a symbol has in the call being traced; None where only the graph knows."""
+    """The number that a symbol has in the call being traced; None where it is unbacked."""
     if type(value) not in SYMBOLIC:
         return value
     return None if is_unbacked(value) or not value.node.has_hint() else value.node.hint
@@ -303,11 +341,8 @@ def holds_symbol(values: Iterable[Any]) -> bool:
     """Whether one of the values, or of their direct elements, is symbolic."""
     for value in values:
         cls = type(value)
-        if cls in SYMBOLIC:
-            return True
-        if cls in _SEQUENCES and any(type(item) in SYMBOLIC for item in value):
-            return True
-        if cls is slice and holds_symbol((value.start, value.stop, value.step)):
+        if cls in SYMBOLIC or cls in _SEQUENCES and any(type(item) in SYMBOLIC for item in value) \
+                or cls is slice and holds_symbol((value.start, value.stop, value.step)):
             return True
     return False
 
@@ -318,6 +353,22 @@ if not hasattr(PythonReferenceAnalysis, "identity"):  # torch's pass for asserti
     PythonReferenceAnalysis.identity = staticmethod(lambda value: value)
 
 
-__all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer",
-           "compute", "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "in_order",
-           "is_unbacked", "kept_apart", "python_type", "specialise", "unread", "unread_class"]
+# ---------------------------------------------------------------------- text
+
+
+def _called(name: str) -> Callable[..., Any]:
+    return lambda self, expr: f"{name}({', '.join(map(self._print, expr.args))})"
+
+
+class UserPrinter(PythonPrinter):  # type: ignore[misc]
+    """Expressions as a user would write them.   2*s0 >= FloorDiv(s1, 2)  ->  2*x.size(0) >= y.size(0) // 2"""
+
+    _print_ToFloat = _called("float")
+    _print_TruncToInt = _called("int")
+    _print_FloorToInt = _called("math.floor")
+    _print_CeilToInt = _called("math.ceil")
+    _print_OpaqueUnaryFn_sqrt = _called("math.sqrt")
+    _print_RoundToInt = _called("round")
+    _print_Abs = _called("abs")
+    _print_Min = _called("min")
+    _print_Max = _called("max")

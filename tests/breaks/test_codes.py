@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 import stator
 from stator import breaks, events
-from stator.report import breaks_docs
+from tools import breaks_docs
 
 X = torch.tensor([1.0, -2.0, 3.0])
 PACKAGE = Path(stator.__file__).parent
@@ -235,4 +235,4 @@ def test_a_break_without_a_registered_code_is_an_error() -> None:
 def test_every_row_says_everything_and_the_pages_are_up_to_date() -> None:
     for row in breaks.REGISTRY.values():
         assert row.title and row.cause and row.example and row.remedy
-    assert breaks_docs.outdated(breaks_docs.FOLDER) == [], "run python -m stator.report.breaks_docs"
+    assert breaks_docs.outdated(breaks_docs.FOLDER) == [], "run python -m tools.breaks_docs"

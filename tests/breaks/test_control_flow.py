@@ -479,23 +479,3 @@ def test_the_cause_says_what_was_in_the_way() -> None:
 
 def test_off_by_default() -> None:
     assert compare(statement, [(UP,), (DOWN,)]).breaks == ["SB002"]
-
-
-# ---------------------------------------------------------------------- assertions
-
-
-ASSERTS = """
-def asserts(x):
-    y = x + 1
-    assert x.sum() > 0, "must be positive"
-    return y * 2
-"""
-
-
-def test_an_assertion_is_part_of_the_graph() -> None:
-    names: dict[str, Any] = {}
-    exec(ASSERTS, names)  # pytest rewrites the assertions of its own modules
-    seen = compare(names["asserts"], [(UP,), (DOWN,), (UP,)], fullgraph=True)
-    assert not seen.breaks and len(seen.graph_modules) == 1
-    targets = [node.target for node in seen.graph_modules[0].graph.nodes]
-    assert torch.ops.aten._assert_async.msg in targets

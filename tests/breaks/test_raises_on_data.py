@@ -12,6 +12,7 @@ import torch
 
 import stator
 from stator import events
+from tests.breaks.capture import compare
 
 T = torch.Tensor
 
@@ -218,3 +219,23 @@ def test_what_is_raised_and_what_is_left(function: Callable[..., Any], size: int
     elif size == 3:
         assert not breaks
         assert sum(isinstance(event, events.CaptureFinished) for event in log) == 1
+
+
+# ---------------------------------------------------------------------- assertions
+
+
+ASSERTS = """
+def asserts(x):
+    y = x + 1
+    assert x.sum() > 0, "must be positive"
+    return y * 2
+"""
+
+
+def test_an_assertion_is_part_of_the_graph() -> None:
+    names: dict[str, Any] = {}
+    exec(ASSERTS, names)  # pytest rewrites the assertions of its own modules
+    seen = compare(names["asserts"], [(torch.ones(3),), (-torch.ones(3),), (torch.ones(3),)], fullgraph=True)
+    assert not seen.breaks and len(seen.graph_modules) == 1
+    targets = [node.target for node in seen.graph_modules[0].graph.nodes]
+    assert torch.ops.aten._assert_async.msg in targets

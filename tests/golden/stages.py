@@ -18,7 +18,7 @@ import torch
 import stator
 from stator import events
 from stator.code.decode import decode
-from stator.report.graphs import graph_code
+from stator.report.text import graph_code
 from tests.comparison import Report, Surroundings, World, compare_worlds, require_same, stator_compiler
 
 FOLDER = Path(__file__).parent

@@ -14,7 +14,7 @@ from typing import Any
 from stator.capture import call_site, miss, stages
 from stator.capture.trace import Trace
 from stator.emit.effects import write_back
-from stator.emit.rebuild import small_objects
+from stator.emit.rebuild import returned_objects
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.residual import failing_calls, residual
 from stator.graph.analysis import mutation
@@ -22,14 +22,14 @@ from stator.graph.analysis.mutation import Observation
 from stator.graph.fx import graph_modules
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import exposure, raw_access, state_names
+from stator.heap import exposure, raw_access, shared_state
 from stator.heap.adopt import outside_caches, outside_sets
 from stator.heap.adopt import small_holders as holders_of_heap
 from stator.heap.adopt.outside_arrays import Arrays
-from stator.heap.constant_places import Constants
 from stator.heap.heap import Heap
+from stator.heap.identity_facts import Constants
 from stator.heap.iterators import outside_iterators, peekable_iterators
-from stator.heap.memory_faces import Faces
+from stator.heap.shared_state import Faces
 from stator.heap.tracker import ShadowKind
 from stator.interp import noted_effects
 from stator.interp.arrays import native_numpy
@@ -130,7 +130,7 @@ def adopted_as(name: str) -> Callable[[Any], None]:
 
 
 ALWAYS: dict[type, Any] = {}
-_mro_of = raw_access._mro_of
+_mro_of = raw_access.mro_of
 
 _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.TYPE: ("class_reassigned", "tensor_or_number"),
@@ -163,7 +163,7 @@ SWITCHES = [
            ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
             "flag_that_is_set_under_another_name")),
     Switch("views of leaves", without(tensor_bookkeeping, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
-    Switch("dicts that are parts of objects", without(state_names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
+    Switch("dicts that are parts of objects", without(shared_state, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without_item(write_back._CONTENTS, ShadowKind.LIST), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without_item(write_back._CONTENTS, ShadowKind.DICT), ("order_of_keys_written_back", "defaultdict_written")),
     Switch("sets written back", without_item(write_back._CONTENTS, ShadowKind.SET), ("set_written",)),
@@ -191,7 +191,7 @@ SWITCHES = [
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
     Switch("what a raise changes", without(assertions, "Witness", lambda vm: types.SimpleNamespace(changed=str)),
            ("raise_after_a_note", "raise_with_a_text_that_has_effects")),
-    Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
+    Switch("bases may change", without(raw_access, "mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
     Switch("groups from outside", without(outside_iterators, "refuse_unsettled"), ("group_that_is_invalid_once_its_groupby_moves",)),
     Switch("`__iter__` gives an iterator", without(IteratorOf, "returned", lambda self, vm, frame, value: vm.give(value, self.cont)),
@@ -235,7 +235,7 @@ SWITCHES = [
     Switch("references after letting go", without(weak_references, "anything_let_go", lambda heap: False),
            ("weak_reference_asked_after_letting_go",)),
     Switch("memory that C code reads", without(exposure, "shows_memory", lambda value: False), ("memory_of_ctypes",)),
-    Switch("methods of super", without(small_objects, "receiver_split", lambda bound: (bound, None)),
+    Switch("methods of super", without(returned_objects, "receiver_split", lambda bound: (bound, None)),
            ("method_of_super_as_a_value",)),
     Switch("random numbers are drawn later", without(random_numbers, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
     Switch("streams of a call that is made again", without(failing_calls, "restore_streams"),

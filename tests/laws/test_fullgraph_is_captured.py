@@ -22,11 +22,11 @@ import torch
 
 import stator
 from stator import events
+from stator.breaks import Strategy
 from stator.emit.residual import eager_calls
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import RULES
 from stator.library.python import text_and_pickling
-from stator.strategy import Strategy
 from tests.own_process import in_own_process
 
 X = torch.tensor([1.0, -2.0, 3.0])

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import stator
-from stator.heap.memory_faces import Faces
+from stator.heap.shared_state import Faces
 
 SIZE, CASES = 8, 14  # bytes of a memory; cases of a memory and a mode that are run
 

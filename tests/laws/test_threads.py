@@ -11,7 +11,7 @@ import torch
 from scenery import box
 
 import stator
-from stator.emit.residual.held_locks import UnderLocks
+from stator.emit.residual.residual import UnderLocks
 
 THREADS, ROUNDS = 4, 150
 

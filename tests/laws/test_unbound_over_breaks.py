@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from stator.code import liveness
+from stator.code import flow
 from stator.interp import suspend
 from tests.comparison import Checks, Surroundings, World, call, compare_worlds, require_same
 
@@ -224,6 +224,6 @@ def test_bound_in_one_call_and_not_in_another(fn: Any) -> None:
 
 def test_switch_unbound_locals_that_are_read_are_not_dead(monkeypatch: Any) -> None:
     monkeypatch.setattr(suspend, "dead_slots", lambda frame, live, calls: tuple(
-        sorted(liveness.bound_locals(frame.unit, frame.ip).difference(live), reverse=True)))
+        sorted(flow.bound_locals(frame.unit, frame.ip).difference(live), reverse=True)))
     with pytest.raises(AssertionError):
         same_as_eager(bound_by_a_branch, (3,))

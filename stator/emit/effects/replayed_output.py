@@ -7,13 +7,14 @@ those statements call.
 from __future__ import annotations
 
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from stator.emit.effects.cache_calls import write_cache_use
+from stator import _hook
 from stator.emit.rebuild.deferred_texts import write_frozen, write_text
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.values import Rebuilder
@@ -76,15 +77,22 @@ def _keep_filters(build: Rebuilder, effect: FiltersKept) -> str:
     return f"{build.writer.constant(effect.method)}({build.value(effect.manager)}{outcome})"
 
 
-def _set_policy(build: Rebuilder, effect: PolicySet) -> str:
-    return f"{build.writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
+def write_cache_use(build: Rebuilder, effect: CacheUsed) -> str:
+    """Call the wrapper of a cache again: it counts and orders its entries itself."""
+    args = "".join(f"{build.value(arg)}, " for arg in effect.args)
+    named = ", ".join(f"{name!r}: {build.value(arg)}" for name, arg in effect.kwargs.items())
+    use = build.writer.constant(fail_in_cache if effect.failed else use_cache)
+    wrapper = build.writer.constant(effect.wrapper, "cache")
+    return f"{use}({wrapper}, ({args}), {{{named}}}, {build.value(effect.value)})"
 
 
 _WRITERS: dict[type, Callable[[Rebuilder, Any], str]] = {
     Printed: _print, Warned: _warn, Converted: _convert, Logged: _log, Written: _write_to_file,
     CacheUsed: write_cache_use, Unwound: _add_place, FiltersChanged: _change_filters, FiltersKept: _keep_filters,
-    PolicySet: _set_policy,
+    PolicySet: lambda build, effect: (
+        f"{build.writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"),
 }
+
 
 # ---------------------------------------------------------------------- called by the statements
 
@@ -94,9 +102,9 @@ _LEAF = torch.zeros((), requires_grad=True)
 
 def warn_of_conversion(filename: str, line: int) -> None:
     """Convert a tensor as the program did, and pass on what torch warns of."""
-    with torch.enable_grad(), Heard(always=False) as said:
+    with torch.enable_grad(), Heard(always=False) as warned:
         float(_LEAF)
-    for each in said:
+    for each in warned:
         warn_at(str(each.message), each.category, filename, line, 0)
 
 
@@ -122,10 +130,8 @@ def log_at(logger: Any, level: int, message: object, args: tuple[Any, ...], file
     """Log as if from the user's line."""
     if not logger.isEnabledFor(level):
         return
-    if outward:
-        frame = frame_outside(outward)
-        if frame is not None:
-            filename, line, function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    if outward and (frame := frame_outside(outward)) is not None:
+        filename, line, function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
     logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, exc_info, function, extra))
 
 
@@ -140,3 +146,34 @@ def frame_outside(outward: int) -> Any:
                 return frame
         frame = frame.f_back
     return None
+
+
+def use_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: object, failed: bool = False) -> None:
+    """Call a cache; what it wraps returns `value`, or raises where it failed, without running."""
+    code = wrapper.__wrapped__.__code__
+
+    def intercepted(function: types.FunctionType, bound: tuple[Any, ...], closure: object = None) -> Any:
+        if function.__code__ is not code:
+            return _hook.RUN_ALL
+        if failed:
+            raise _Failed
+        return value
+
+    callback = _hook.exchange_callback(intercepted)
+    _hook.enter()
+    try:
+        wrapper(*args, **kwargs)
+    except _Failed:
+        return
+    finally:
+        _hook.leave()
+        _hook.exchange_callback(callback)
+
+
+def fail_in_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: object) -> None:
+    """Call a cache that has no result."""
+    use_cache(wrapper, args, kwargs, value, failed=True)
+
+
+class _Failed(Exception):
+    pass

@@ -1,38 +1,39 @@
-"""Write back what the program changed.   self.n += 1; xs.append(y)  ->  vars(self)['n'] = 4; xs.append(y)
+"""Write effects back.   self.n += 1; xs.append(y)  ->  vars(self)['n'] = 4; xs.append(y)
 
-In: the trackers, each with the boxes it had when it was adopted.  Out: statements of the residual program.  The
-values were worked out before: every expression here reads parameters and fresh objects only.
+In: the trackers, each with the boxes it had when it was adopted; flags and hooks of outside tensors.  Out: statements
+of the residual program, whose expressions read parameters and fresh objects only.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from types import MemberDescriptorType
+from dataclasses import dataclass
+from types import CellType
 from typing import Any
 
+import torch
+
 from stator import _core, _hook
+from stator.breaks import Break
 from stator.emit.effects.replayed_output import write_effect
-from stator.emit.rebuild.context_variables import write_context_sets
 from stator.emit.rebuild.returned_arrays import write_array
-from stator.emit.rebuild.returned_generators import write_standing
-from stator.emit.rebuild.returned_iterators import write_iterator
+from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
+from stator.emit.rebuild.returned_objects import write_context_sets
 from stator.emit.rebuild.values import Rebuilder, _vars, set_attribute
 from stator.guards.guard import MISSING, Kind
 from stator.heap.adopt.outside_sets import guard_layout
-from stator.heap.blank_instances import slot_members
-from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
-from stator.heap.lifetimes import refuse_watched_deaths
-from stator.heap.outside_changes import CLASSED
+from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of
-from stator.heap.raw_access import instance_dict, raw_members
-from stator.heap.state_names import guard_two_names
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.heap.raw_access import instance_dict, raw_members, slot_members, slot_values
+from stator.heap.shared_state import guard_two_names
+from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, RandomState
+from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.random_numbers import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
@@ -120,10 +121,9 @@ def forget_attribute(cls: type, name: str) -> None:
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
     to a position come last, an iterator before those it draws from."""
-    advanced_ones = [tracker for tracker in trackers if tracker.shape is ShadowKind.UPCOMING]
-    iterators = [tracker for tracker in trackers if tracker.shape is ShadowKind.ITERATOR]
-    others = [t for t in trackers if t.shape is not ShadowKind.ITERATOR and t.shape is not ShadowKind.UPCOMING]
-    return advanced_ones + others + iterators[::-1]
+    kinds = {ShadowKind.UPCOMING: 0, ShadowKind.ITERATOR: 2}
+    first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
+    return first + others + last[::-1]
 
 
 # ---------------------------------------------------------------------- one outside object
@@ -147,16 +147,15 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
 
 
 def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """What the program set on a tensor from outside; its contents are the graph's business."""
-    if id(tracker.standin) in build.vm.tensors.grads:
-        grad = build.vm.tensors.grads[id(tracker.standin)][1]
-        out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
-    if id(tracker.standin) in build.vm.tensors.data:
-        note = build.vm.tensors.data[id(tracker.standin)]
-        out.append(f"{build.outside(tracker.source)}.data = {build.value(note.value)}")
-    for name, value in build.vm.tensors.attributes.get(id(tracker.standin), {}).items():
+    """Attributes that the program set on a tensor from outside; the graph writes its contents."""
+    number, tensors = id(tracker.standin), build.vm.tensors
+    if number in tensors.grads:
+        out.append(f"{build.outside(tracker.source)}.grad = {build.value(tensors.grads[number][1])}")
+    if number in tensors.data:
+        out.append(f"{build.outside(tracker.source)}.data = {build.value(tensors.data[number].value)}")
+    for name, value in tensors.attributes.get(number, {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
-                or not _current(tracker.initial_dict[name], value):
+                or not is_current(tracker.initial_dict[name], value):
             setter = build.writer.constant(set_attribute, "set_attribute")
             out.append(f"{setter}({build.outside(tracker.source)}, {name!r}, {build.value(value)})")
 
@@ -168,16 +167,11 @@ def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) 
         write_standing(build, body, build.outside(tracker.source), out)
 
 
-def _current(box: Any, value: Any) -> bool:
-    return value is box or type(box) is Box and box.is_current(value)
-
-
 def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """The program took items from the user's iterator: take as many."""
-    count = taken(tracker)
     if is_exhausted(tracker):
         out.append(f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})")
-    elif count:
+    elif count := taken(tracker):
         name = build.outside(tracker.source)
         out.append(f"{build.writer.constant(next)}({name}, None)" if count == 1
                    else f"{build.writer.constant(advanced)}({name}, {count})")
@@ -186,41 +180,30 @@ def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
 def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     initial = tracker.initial
     now = list(raw_members(tracker.standin))
-    same = min(len(initial), len(now))
-    if all(_current(box, value) for box, value in zip(initial, now, strict=False)):
-        if len(now) == len(initial):
-            return
+    cls = list if is_a(tracker.standin, list) else collections.deque
+    if all(map(is_current, initial, now)) and len(now) >= len(initial):
         if len(now) > len(initial):
-            name = build.outside(tracker.source)
-            base = build.writer.constant(_list_base(tracker.standin))
-            added = [build.value(value) for value in now[same:]]
+            name, base = build.outside(tracker.source), build.writer.constant(cls)
+            added = [build.value(value) for value in now[len(initial):]]
             out.append(f"{base}.append({name}, {added[0]})" if len(added) == 1
                        else f"{base}.extend({name}, [{', '.join(added)}])")
-            return
+        return
     name = build.outside(tracker.source)
     parts = [build.value(value) for value in now]
-    base = build.writer.constant(_list_base(tracker.standin))
-    if is_a(tracker.standin, list):
+    base = build.writer.constant(cls)
+    if cls is list:
         out.append(f"{base}.__setitem__({name}, slice(None), [{', '.join(parts)}])")
     elif len(now) == len(initial):  # iterators of the deque may go on
         out.extend(f"{base}.__setitem__({name}, {at}, {part})" for at, part in enumerate(parts)
-                   if not _current(initial[at], now[at]))
+                   if not is_current(initial[at], now[at]))
     else:
         out.append(f"{base}.clear({name})")
         out.append(f"{base}.extend({name}, [{', '.join(parts)}])")
 
 
-def _list_base(value: object) -> type:
-    return list if is_a(value, list) else collections.deque
-
-
-def _dict_base(value: object) -> Any:
-    return collections.OrderedDict if is_a(value, collections.OrderedDict) else dict
-
-
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Keys are told apart by identity: comparing them would run the program's `__eq__` and `__hash__`."""
-    base_type = _dict_base(tracker.standin)
+    base_type: Any = collections.OrderedDict if is_a(tracker.standin, collections.OrderedDict) else dict
     initial = {id(key): (key, box) for key, box in tracker.initial.items()}
     values = {id(key): item for key, item in dict.items(tracker.standin)}
     order = list(base_type.__iter__(tracker.standin))
@@ -238,7 +221,7 @@ def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
             out.append(f"{base}.__delitem__({build.outside(name)}, {build.value(key)})")
     for key in order:
         item = values[id(key)]
-        if id(key) not in initial or not _current(initial[id(key)][1], item):
+        if id(key) not in initial or not is_current(initial[id(key)][1], item):
             out.append(f"{base}.__setitem__({build.outside(name)}, {build.value(key)}, {build.value(item)})")
 
 
@@ -251,7 +234,7 @@ def _diff_factory(build: Rebuilder, tracker: VariableTracker, out: list[str]) ->
 
 
 def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """What the program did, one after the other; or the table it ended with, from the one it began with."""
+    """Repeat the operations of the program; or lay out the final table anew."""
     table = tracker.table
     if not table.is_changed(tracker.standin):
         return
@@ -285,14 +268,11 @@ def set_bytes(buffer: Any, contents: bytes) -> None:
 
 
 def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    try:
-        value = tracker.standin.cell_contents
-    except ValueError:
-        if tracker.initial is not None:
-            out.append(f"del {build.outside(tracker.source)}.cell_contents")
-        return
-    if tracker.initial is None or not _current(tracker.initial, value):
-        out.append(f"{build.outside(tracker.source)}.cell_contents = {build.value(value)}")
+    cell, before = tracker.standin, tracker.initial
+    if cell == CellType():
+        out += [f"del {build.outside(tracker.source)}.cell_contents"] if before is not None else []
+    elif before is None or not is_current(before, cell.cell_contents):
+        out.append(f"{build.outside(tracker.source)}.cell_contents = {build.value(cell.cell_contents)}")
 
 
 def put_back(before: list[Any], now: list[Any]) -> set[Any]:
@@ -300,13 +280,10 @@ def put_back(before: list[Any], now: list[Any]) -> set[Any]:
     places = {name: i for i, name in enumerate(before)}
     last, moved = -1, set()
     for name in now:
-        place = places.get(name)
-        if place is None:
-            continue
-        if place < last:
+        if places.get(name, last) < last:
             moved.add(name)
         else:
-            last = place
+            last = places.get(name, last)
     return moved
 
 
@@ -320,34 +297,61 @@ def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str])
         if name not in now or name in moved:
             out.append(f"del {own}({build.outside(tracker.source)})[{name!r}]")
     for name, value in now.items():
-        if name not in initial or name in moved or not _current(initial[name], value):
+        if name not in initial or name in moved or not is_current(initial[name], value):
             out.append(f"{own}({build.outside(tracker.source)})[{name!r}] = {build.value(value)}")
 
 
 def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    from_start = tracker.initial_slots
-    assert from_start is not None
-    for member in _members(tracker):
+    before, cls = tracker.initial_slots, type(tracker.original)
+    assert before is not None
+    now = slot_values(tracker.standin, cls)
+    for member in slot_members(cls):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
         slot = build.writer.constant(member, f"slot_{member.__name__}")
-        try:
-            value = member.__get__(tracker.standin)
-        except AttributeError:
-            if member in from_start:
-                out.append(f"{slot}.__delete__({build.outside(tracker.source)})")
-            continue
-        if member not in from_start or not _current(from_start[member], value):
-            out.append(f"{slot}.__set__({build.outside(tracker.source)}, {build.value(value)})")
-
-
-def _members(tracker: VariableTracker) -> tuple[MemberDescriptorType, ...]:
-    return slot_members(type(tracker.original))  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
+        if member in before and member not in now:
+            out.append(f"{slot}.__delete__({build.outside(tracker.source)})")
+        elif member in now and (member not in before or not is_current(before[member], now[member])):
+            out.append(f"{slot}.__set__({build.outside(tracker.source)}, {build.value(now[member])})")
 
 
 _UNNOTED = (ShadowKind.TENSOR, ShadowKind.OPAQUE)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]
-
-
 _WRITTEN_WHOLE = {ShadowKind.OPAQUE: _diff_generator, ShadowKind.ITERATOR: write_iterator,
                   ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: write_array}
 _CONTENTS = {ShadowKind.UPCOMING: _diff_upcoming, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
              ShadowKind.SET: _diff_set, ShadowKind.CELL: _diff_cell, ShadowKind.TENSOR: _diff_tensor}
+
+
+# ---------------------------------------------------------------------- tensors
+
+
+@dataclass
+class FlagLines:
+    """Statements before the graph, those that take them back where it raises, and statements after it."""
+
+    first: list[str]
+    undo: list[str]
+    last: list[str]
+
+
+def write_flags(build: Rebuilder) -> FlagLines:
+    lines = FlagLines([], [], [])
+    for flag in settle_flags(build.vm):
+        leaf = build.outside(build.heap.by_standin[id(flag.leaf)].source)
+        put = f"{build.method('requires_grad_')}({leaf}, {{}})"
+        if flag.entry is not flag.before:
+            lines.first.append(put.format(flag.entry))
+            lines.undo.append(put.format(flag.before))
+        if flag.final is not flag.entry:
+            lines.last.append(put.format(flag.final))
+    return lines
+
+
+def write_hooks(build: Rebuilder) -> None:
+    for handle, hook in list(build.vm.autograd.hooks.values()):
+        if hook is None or hook.node is not None:
+            continue
+        with torch._C.DisableTorchFunction():
+            if hook.tensor._version != hook.version:
+                raise Break("SB016", "a hook on a tensor that is changed in place afterwards")
+        tensor, function = build.value(hook.tensor), build.value(hook.function)
+        build.variable(handle, "hook", f"{build.method(hook.method)}({tensor}, {function})")

@@ -41,8 +41,7 @@ def write_moment(build: Rebuilder, moment: Moment) -> str:
     whose memory is exchanged after the graph (see interp/tensors/tensor_bookkeeping)."""
     if _is_unchanged(build, moment):
         return build.value(moment.fake)
-    known = build.output_index.get(id(moment))
-    if known is None:
+    if id(moment) not in build.output_index:
         graph = build.recorder.graph
         source = moment.node
         with graph.inserting_after(moment.position):
@@ -52,11 +51,10 @@ def write_moment(build: Rebuilder, moment: Moment) -> str:
         for node in (detached, copy):
             node.meta["example_value"] = moment.fake.detach()
             node.meta["stack_trace"] = source.meta.get("stack_trace")
-        known = build.output_index[id(moment)] = len(build.outputs)
-        build.outputs.append(copy)
+        build.output(moment, copy)
         build.recorder.scope.calls += 1
         build.kept.append(moment)
-    return f"out[{known}]"
+    return build.output(moment, None)
 
 
 def _autograd_text(build: Rebuilder, moment: Moment) -> tuple[str | None, bool]:

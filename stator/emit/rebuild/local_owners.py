@@ -1,4 +1,4 @@
-"""Keep alive what dead locals hold.   a local that nothing reads again  ->  an expression that holds the same objects
+"""Keep objects of dead locals alive.   a local that nothing reads again  ->  an expression that holds the same objects
 
 A local of a suspended frame lives until its frame ends or overwrites it, as in CPython: native code may know an object
 by its address or by a weak reference alone.  Only what the residual makes real can be known that way: objects from
@@ -19,19 +19,17 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.emit.services import Rebuilder
-from stator.heap.blank_instances import CONSTANT_TYPES, slot_members
-from stator.heap.box import Box
-from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, raw_members, slot_values
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import UNBOUND
 from stator.interp.tracebacks import with_locals
-from stator.shapes.symbolic_values import SYMBOLIC
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC
 from stator.source import Local
 
 _PARTS = 256  # of one local, that are looked at
 _HELD_ELSEWHERE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.nn.Module)
-_WHOLE = frozenset({FakeTensor, Box}) | SYMBOLIC | HELD_TYPES
+_WHOLE = frozenset({FakeTensor, Box}) | SYMBOLIC | GRAPH_SCALARS
 _EMPTY_CELL = types.CellType()
 
 
@@ -139,9 +137,4 @@ def parts_of(value: Any) -> list[Any]:
         if is_a(value, base):
             found += [*dict.keys(value), *dict.values(value)] if base is dict else list(raw_members(value))
             break
-    for member in slot_members(cls):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
-        try:
-            found.append(member.__get__(value))
-        except AttributeError:
-            continue
-    return found
+    return found + list(slot_values(value).values())

@@ -15,7 +15,6 @@ from stator import _hook
 from stator.breaks import Break
 from stator.emit.services import Rebuilder
 from stator.heap.adopt.outside_sets import is_under_way
-from stator.heap.iterators.items_ahead import TEE_DATA
 from stator.heap.iterators.outside_iterators import (
     ADOPTED,
     ASKING,
@@ -29,8 +28,11 @@ from stator.heap.iterators.outside_iterators import (
     exhausted,
     steps_left,
 )
+from stator.heap.iterators.peekable_iterators import TEE_DATA
 from stator.heap.pure_readers import container_behind, reduced, set_state
 from stator.heap.tracker import VariableTracker
+from stator.interp.frame import NULL, UNBOUND, SavedExc
+from stator.interp.generators.generators import finish, mark_running, new_generator, stand
 
 SET_ITERATOR: type = type(iter(set()))
 VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
@@ -48,9 +50,8 @@ def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
     if cls is SET_ITERATOR:
         return _set_iterator(build, value)
     if id(value) in build.heap.tables.walks:  # a list iterator that stands for one over a set
-        walked = build.heap.tables.walks[id(value)].standin
-        return _over_set(build, value, walked, len(walked) - operator.length_hint(value)) if is_under_way(value) \
-            else _ended_set_iterator(build, value)
+        walked = build.heap.tables.walks[id(value)].standin if is_under_way(value) else None
+        return _over_set(build, value, walked, 0 if walked is None else len(walked) - operator.length_hint(value))
     if cls is itertools.pairwise:
         return _pairwise(build, value)
     if cls not in _REBUILT:
@@ -93,20 +94,16 @@ def _walker(build: Rebuilder, value: object, text: str) -> str:
 
 def _set_iterator(build: Rebuilder, value: object) -> str:
     container = container_behind(value)
-    if container is None:
-        return _ended_set_iterator(build, value)
     try:
-        left = len(reduced(value)[1][0])
+        steps = 0 if container is None else len(container) - len(reduced(value)[1][0])
     except RuntimeError:
         raise Break("SB007", "an iterator over a set that has changed since") from None
-    return _over_set(build, value, container, len(container) - left)
-
-
-def _ended_set_iterator(build: Rebuilder, value: object) -> str:
-    return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
+    return _over_set(build, value, container, steps)
 
 
 def _over_set(build: Rebuilder, value: object, container: object, steps: int) -> str:
+    if container is None:
+        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
     tracker = build.heap.tables.sets.get(id(container))
     if tracker is not None and tracker.table.is_changed(container):
         raise Break("SB007", "an iterator over a set from outside that gained or lost members")
@@ -183,3 +180,44 @@ def count_until(iterator: Iterator[Any], place: int, target: object) -> None:
     while reduced(iterator)[1][place] != target:
         if next(iterator, count_until) is count_until:
             return
+
+
+# ---------------------------------------------------------------------- generators
+
+
+def rebuild_generator(build: Rebuilder, value: Any) -> str:
+    """An expression for a generator or coroutine that the trace made, or that stands in for one from outside."""
+    body = build.vm.generators[id(value)]
+    if body.adopted is not None:
+        return build.outside(body.adopted)
+    writer = build.writer
+    code = writer.constant(body.code, "code")
+    scope = writer.constant(body.namespace, "globals")
+    make = writer.constant(new_generator, "new_generator")
+    name = build.variable(value, body.code.co_name,
+                          f"{make}({code}, {scope}, {value.__name__!r}, {value.__qualname__!r})")
+    write_standing(build, body, name, writer.lines)
+    return name
+
+
+def write_standing(build: Rebuilder, body: Any, name: str, out: list[str]) -> None:
+    """Statements that make the native generator `name` stand where its interpreted body does."""
+    writer = build.writer
+    if body.done or body.running:
+        change, hint = (finish, "finish_generator") if body.done else (mark_running, "mark_running")
+        return out.append(f"{writer.constant(change, hint)}({name})")
+    frame = body.frame
+    slots = tuple(slot for slot in range(frame.unit.nlocalsplus) if frame.locals[slot] is not UNBOUND)
+    parts = [build.value(frame.locals[slot]) for slot in slots]
+    kinds: list[str] = []
+    for item in frame.stack:
+        if item is NULL:
+            kinds.append("null")
+        elif type(item) is SavedExc:
+            kinds.append("exc_info")
+            parts += [build.value(item.previous), build.value(item.current)]
+        else:
+            kinds.append("value")
+            parts.append(build.value(item))
+    out.append(f"{writer.constant(stand, 'stand')}({name}, {frame.ip}, {slots!r}, {tuple(kinds)!r}, "
+               f"({', '.join(parts)}{',' if parts else ''}), {body.started})")

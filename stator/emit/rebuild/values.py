@@ -12,6 +12,7 @@ import functools
 import random
 import re
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,36 +20,42 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
-from stator.breaks import Break
-from stator.emit.rebuild.context_variables import rebuild_token
+from stator.breaks import Break, Strategy
 from stator.emit.rebuild.deferred_texts import write_text
-from stator.emit.rebuild.exception_values import rebuild_exception
-from stator.emit.rebuild.made_classes import rebuild_class
-from stator.emit.rebuild.returned_generators import rebuild_generator
-from stator.emit.rebuild.returned_iterators import rebuild_iterator
-from stator.emit.rebuild.small_objects import rebuild_holder
+from stator.emit.rebuild.returned_iterators import rebuild_generator, rebuild_iterator
+from stator.emit.rebuild.returned_objects import (
+    rebuild_class,
+    rebuild_exception,
+    rebuild_holder,
+    rebuild_token,
+)
 from stator.emit.source_writer import Writer
 from stator.graph.record.recorder import Recorder
-from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
-from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import plain_value
-from stator.heap.raw_access import instance_dict, items_in_order, raw_members, set_instance_dict
-from stator.heap.tracker import ShadowKind
+from stator.heap.raw_access import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    instance_dict,
+    items_in_order,
+    new_shell,
+    raw_members,
+    set_instance_dict,
+    slot_values,
+)
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.python.random_numbers import remade_stream, state_of
-from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
 from stator.source import Drawn, Source
-from stator.strategy import Strategy
 
 
 class Rebuilder:
-    """Turns values of the trace into expressions; asks for graph outputs and outside values as it goes."""
+    """Turns values of the trace into expressions; collects graph outputs and outside values as it goes."""
 
     def __init__(self, writer: Writer, heap: Heap, recorder: Recorder, vm: VM) -> None:
         self.writer, self.heap, self.recorder, self.vm = writer, heap, recorder, vm
@@ -67,10 +74,9 @@ class Rebuilder:
 
     def outside(self, source: Source) -> str:
         names, hint = (self.drawn, "drawn") if isinstance(source, Drawn) else (self.wanted, "")
-        name = names.get(source)
-        if name is None:
-            name = names[source] = self.writer.fresh(hint or source.text())
-        return name
+        if source not in names:
+            names[source] = self.writer.fresh(hint or source.text())
+        return names[source]
 
     def tensor(self, fake: FakeTensor) -> str:
         tracker = self.heap.by_standin.get(id(fake))
@@ -78,12 +84,17 @@ class Rebuilder:
             return self.outside(tracker.source)
         if id(fake) in self.recorder.copies:
             return self.outside(self.recorder.copies[id(fake)][1])
-        index = self.output_index.get(id(fake))
-        if index is None:
-            index = self.output_index[id(fake)] = len(self.outputs)
-            self.outputs.append(fake)
+        made = self.output(fake, fake)
         choice = self.recorder.uncertain.choices.get(id(fake))
-        return f"out[{index}]" if choice is None else self.chosen(fake, choice, f"out[{index}]")
+        return made if choice is None else self.chosen(fake, choice, made)
+
+    def output(self, key: object, value: Any) -> str:
+        """An output of the graph, once for each `key`."""
+        index = self.output_index.get(id(key))
+        if index is None:
+            index = self.output_index[id(key)] = len(self.outputs)
+            self.outputs.append(value)
+        return f"out[{index}]"
 
     def chosen(self, fake: FakeTensor, choice: Any, made: str) -> str:
         """A tensor that a captured branch may have left as it was: that very tensor, or the one it made."""
@@ -143,7 +154,7 @@ class Rebuilder:
         """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
-        if type(value) in HELD_TYPES and id(value) not in self.heap.by_standin:
+        if type(value) in GRAPH_SCALARS and id(value) not in self.heap.by_standin:
             return self.variable(value, "scalar", f"{self.numpy_of(value.tensor)}[()]")
         if type(value) in UNREAD:
             return self.outside(self.heap.by_standin[id(value)].source)
@@ -162,11 +173,7 @@ class Rebuilder:
                     boxed = self.recorder.call(torch.mul, (one, value), {})
                 known = self.memo[id(node)] = f"{self.method('item')}({self.tensor(boxed)})"
             return known
-        index = self.output_index.get(id(node))
-        if index is None:
-            index = self.output_index[id(node)] = len(self.outputs)
-            self.outputs.append(value)
-        return f"out[{index}]"
+        return self.output(node, value)
 
     def scalar(self, value: object) -> str:
         if type(value) is float:
@@ -174,13 +181,12 @@ class Rebuilder:
         return self.writer.constant(value)
 
     def fresh_tensor(self, fake: FakeTensor) -> str:
-        cls = self.recorder.classes.get(id(fake))
-        if cls is not None and self.heap.by_standin.get(id(fake)) is None \
-                and id(fake) not in self.recorder.wrappers.behind:
+        cls, made = self.recorder.classes.get(id(fake)), id(fake) not in self.heap.by_standin
+        if cls is not None and made and id(fake) not in self.recorder.wrappers.behind:
             return self.subclass(fake, cls)
         text = self.tensor(fake)
         attributes = self.vm.tensors.attributes.get(id(fake))
-        if attributes and id(fake) not in self.memo and self.heap.by_standin.get(id(fake)) is None:
+        if attributes and id(fake) not in self.memo and made:
             self.memo[id(fake)] = text
             for name, value in attributes.items():
                 self.writer.line(f"{text}.{name} = {self.value(value)}")
@@ -226,30 +232,20 @@ class Rebuilder:
                 return self.value(target.target)
             if id(value) in self.vm.fresh:
                 return self.function(value)
-        if cls is types.CellType:
-            return self.cell(value)
         if id(value) in self.vm.functions.compiled_inside:
             return self.compiled(self.vm.functions.compiled_inside[id(value)])
         if id(value) in self.vm.generators:
             return rebuild_generator(self, value)
-        if cls is slice:
-            return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
-        if cls is functools.partial:
-            return self.partial(value)
+        if cls in _MAKERS:
+            return _MAKERS[cls](self, value)
         if is_a(value, type) and id(value) in self.vm.fresh:
             return rebuild_class(self, value)
         text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls) or rebuild_token(self, value, cls)
         if text is not None:
             return text
-        if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType)) \
-                or is_a(value, enum.Enum) and is_outside(self.vm, value):
+        if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType, types.TracebackType)) \
+                or is_a(value, enum.Enum) and is_outside(self.vm, value):  # tracebacks: of frames of code alone
             return self.writer.constant(value)
-        if cls is torch.Size:
-            return f"{self.writer.constant(torch.Size, 'Size')}([{', '.join(self.value(v) for v in value)}])"
-        if cls is range or cls is bytes or cls is types.TracebackType:  # the trace made its frames, of code alone
-            return self.writer.constant(value)
-        if cls is collections.deque:
-            return self.deque(value)
         if is_a(value, BaseException):
             return rebuild_exception(self, value)
         if is_a(value, tuple) and module_of(type(value)) == "torch.return_types":
@@ -327,17 +323,12 @@ class Rebuilder:
         code, scope = self.writer.constant(value.__code__, "code"), self.writer.constant(value.__globals__, "globals")
         name = self.variable(value, value.__name__, f"{make}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
         self.writer.line(f"{name}.__qualname__ = {value.__qualname__!r}")
-        if value.__kwdefaults__:
-            self.writer.line(f"{name}.__kwdefaults__ = {self.value(value.__kwdefaults__)}")
-        if value.__annotations__:
-            self.writer.line(f"{name}.__annotations__ = {self.value(value.__annotations__)}")
-        if value.__doc__ != (value.__code__.co_consts[0] if value.__code__.co_consts else None):
-            self.writer.line(f"{name}.__doc__ = {self.value(value.__doc__)}")
-        if value.__module__ != value.__globals__.get("__name__"):
-            self.writer.line(f"{name}.__module__ = {self.value(value.__module__)}")
-        generic = getattr(value, "__type_params__", ())  # since 3.12
-        if generic:
-            self.writer.line(f"{name}.__type_params__ = {self.value(generic)}")
+        own_doc = value.__doc__ == (value.__code__.co_consts[0] if value.__code__.co_consts else None)
+        set_later = {"__kwdefaults__": bool(value.__kwdefaults__), "__annotations__": bool(value.__annotations__),
+                     "__doc__": not own_doc, "__module__": value.__module__ != value.__globals__.get("__name__"),
+                     "__type_params__": bool(getattr(value, "__type_params__", ()))}  # since 3.12
+        for key in (key for key, differs in set_later.items() if differs):
+            self.writer.line(f"{name}.{key} = {self.value(getattr(value, key))}")
         for key, item in value.__dict__.items():
             self.writer.line(f"{name}.__dict__[{key!r}] = {self.value(item)}")
         return name
@@ -359,11 +350,8 @@ class Rebuilder:
 
     def cell(self, value: types.CellType) -> str:
         name = self.variable(value, "cell", f"{self.writer.constant(types.CellType, 'cell_type')}()")
-        try:
-            contents = value.cell_contents
-        except ValueError:
-            return name
-        self.writer.line(f"{name}.cell_contents = {self.value(contents)}")
+        if value != types.CellType():
+            self.writer.line(f"{name}.cell_contents = {self.value(value.cell_contents)}")
         return name
 
     def partial(self, value: Any) -> str:
@@ -381,20 +369,15 @@ class Rebuilder:
     def instance(self, value: Any, cls: type) -> str:
         shell = new_shell(cls)
         assert shell is not None
-        make = f"{self.writer.constant(shell.base, shell.base.__name__)}.__new__"
-        kind = self.value(cls)
-        if id(value) in self.memo:  # a class attribute refers to its instance
-            return self.memo[id(value)]
-        if shell.shape is ShadowKind.TUPLE:
-            parts = ", ".join(self.value(item) for item in tuple.__iter__(value))
-            if id(value) in self.memo:
-                return self.memo[id(value)]
-            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, [{parts}])")
-        elif shell.shape is ShadowKind.VALUE:
-            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, {self.value(plain_value(value))})")
-        else:
-            name = self.variable(value, cls.__name__.lower(), f"{make}({kind})")
         base = self.writer.constant(shell.base, shell.base.__name__)
+        given = self.value(cls)
+        if id(value) not in self.memo and shell.shape is ShadowKind.TUPLE:
+            given += f", [{', '.join(self.value(item) for item in tuple.__iter__(value))}]"
+        if id(value) in self.memo:  # a class attribute, or an item, refers to its instance
+            return self.memo[id(value)]
+        if shell.shape is ShadowKind.VALUE:
+            given += f", {self.value(plain_value(value))}"
+        name = self.variable(value, cls.__name__.lower(), f"{base}.__new__({given})")
         if shell.shape is ShadowKind.LIST:
             parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
             self.writer.line(f"{base}.extend({name}, [{parts}])")
@@ -408,8 +391,7 @@ class Rebuilder:
             if all(type(key) is str for key, _ in pairs):  # whose hash is nobody's code
                 parts = ", ".join([f"{self.value(key)}: {self.value(item)}" for key, item in pairs])
                 self.writer.line(f"{self.writer.constant(_core.set_items, 'set_items')}({name}, {{{parts}}})")
-                self.attributes(value, name)
-                return name
+                pairs = []
             for key, item in pairs:
                 self.writer.line(f"{base}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
         self.attributes(value, name)
@@ -423,11 +405,7 @@ class Rebuilder:
         elif own:
             parts = [f"{self.value(key)}: {self.value(item)}" for key, item in own.items()]
             self.writer.line(f"{self.writer.constant(_core.set_vars, 'set_vars')}({name}, {{{', '.join(parts)}}})")
-        for member in slot_members(type(value)):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
-            try:
-                item = member.__get__(value)
-            except AttributeError:
-                continue
+        for member, item in slot_values(value).items():
             self.writer.line(f"{self.slot(member)}.__set__({name}, {self.value(item)})")
 
     def slot(self, member: Any) -> str:
@@ -447,6 +425,12 @@ def as_class(tensor: torch.Tensor, cls: type) -> Any:
 
 
 set_attribute = object.__setattr__
+_MAKERS: dict[type, Callable[[Rebuilder, Any], str]] = {
+    types.CellType: Rebuilder.cell, functools.partial: Rebuilder.partial, collections.deque: Rebuilder.deque,
+    slice: lambda self, value: f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})",
+    torch.Size: lambda self, value: (
+        f"{self.writer.constant(torch.Size, 'Size')}([{', '.join(self.value(item) for item in value)}])"),
+}
 
 
 def _vars(value: object) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -61,13 +62,10 @@ class ExpectedError:
 
     def is_preceded_by(self, error: BaseException, traceback: types.TracebackType | None) -> bool:
         """Whether the program may raise `error` before it comes to this one, and the trace could not know."""
-        return self.anything_before or is_out_of_memory(error) \
+        out_of_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) \
+            or type(error) is RuntimeError and "allocate memory" in str(error)
+        return self.anything_before or out_of_memory \
             or not self.lines_before.isdisjoint(lines_behind(error, traceback))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) \
-        or type(error) is RuntimeError and "allocate memory" in str(error)
 
 
 def lines_behind(error: BaseException, traceback: types.TracebackType | None) -> Iterator[tuple[str, int]]:
@@ -75,9 +73,7 @@ def lines_behind(error: BaseException, traceback: types.TracebackType | None) ->
     todo, seen = [(error, traceback)], {id(error)}
     while todo:
         each, traceback = todo.pop()
-        while traceback is not None:
-            yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
-            traceback = traceback.tb_next
+        yield from ((frame.f_code.co_filename, line) for frame, line in walk_tb(traceback))
         for other in (each.__context__, each.__cause__):
             if other is not None and id(other) not in seen:
                 seen.add(id(other))
@@ -86,13 +82,8 @@ def lines_behind(error: BaseException, traceback: types.TracebackType | None) ->
 
 def innermost_line(traceback: types.TracebackType | None) -> tuple[str | None, int | None]:
     """File and line of the innermost frame outside Stator."""
-    found: tuple[str | None, int | None] = None, None
-    while traceback is not None:
-        filename = traceback.tb_frame.f_code.co_filename
-        if not filename.startswith((OWN_FOLDER, "<stator")):
-            found = filename, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return found
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    return next((place for place in reversed(places) if not place[0].startswith((OWN_FOLDER, "<stator"))), (None, None))
 
 
 class EagerEntry:

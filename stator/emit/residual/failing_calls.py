@@ -1,40 +1,40 @@
-"""What the residual does where its graph raises.   out = graph(x)  ->  try: ... except: as it was; the program again
+"""Handle a graph that raises.   out = graph(x)  ->  try: ... except: restore the inputs; run the program instead
 
-A graph that raises must have done nothing that can be seen: then the program itself does what comes before the error,
-in its order, and raises it at its own line, or handles it.  Inputs that the graph writes to are kept before it runs and
-put back (see kept_inputs), and so are random streams.  Where they are too large to be kept, the versions of the inputs
-tell whether anything was written, and if so the graph's error is raised as it is.  So is that of a graph with an
-operation that must not run twice (see mutation): a custom operator, a collective, a function of the user.  Its
-traceback then opens with the program's frames (see failed_nodes).
+A graph that raises must leave nothing changed: then the program itself does what comes before the error, in its order,
+and raises it at its own line, or handles it.  Inputs that the graph writes to, and random streams, are copied before
+and restored, up to KEPT_BYTES or a sixteenth of all inputs.  Where they are too large, the versions of the inputs show
+whether anything was written; if so, the graph's error is raised as it is.  So is the error of a graph with an operation
+that must not run twice (see graph/analysis/mutation).  Its traceback opens with the frames in which the program
+recorded the failing node: the code of a graph has one line a node, be it written by straight_line or by FX.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from stator import events
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import forgive, run_as_it_is
-from stator.emit.residual.failed_nodes import places_in, show_program
 from stator.emit.residual.graph_inputs import handed_over
-from stator.emit.residual.kept_inputs import keep, put_back, small_enough
 from stator.errors import BackendError
 from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.analysis.mutation import is_repeatable
 from stator.graph.analysis.shared_memory import sharing_memory
-from stator.graph.fx.graph_modules import locate_errors
+from stator.graph.fx.graph_modules import FILENAME, STANDING, locate_errors, stands
 from stator.graph.record.recorder import Recorder
 from stator.host.held_signals import raised_by_a_handler
 from stator.interp.generators.generators import finish_running
 from stator.interp.graph_errors import as_program_exception
+from stator.interp.tracebacks import Place, with_place
 from stator.library.python.random_numbers import restore_streams, saved_streams
 from stator.native.torch_ops import draws_inside
-from stator.strategy import Strategy
 
 
 def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inputs: list[Any], packed: bool,
@@ -126,10 +126,7 @@ def written_inputs(recorder: Recorder, graph: fx.Graph, inputs: list[Any]) -> tu
 
 
 def graph_failed(error: Exception) -> Any:
-    """The graph raised, and what it had changed is as it was: the call is made again as it is, its effects in order.
-
-    What a signal handler of the user's raised while the graph ran is no failure of the graph.
-    """
+    """Run the call uncompiled: its inputs are restored.  An error of a signal handler is no failure of the graph."""
     if isinstance(error, BackendError) or raised_by_a_handler(error):
         raise error
     what = f"{type(error).__name__}: {error}"
@@ -143,3 +140,114 @@ def graph_failed_inside_a_handler(error: Exception) -> Any:
     """The same, where the program may go on after the error: that it does is no sign of a graph that is wrong."""
     graph_failed(error)
     return forgive()
+
+
+# ---------------------------------------------------------------------- inputs, restored
+
+
+KEPT_BYTES = 4 << 20
+SHARE = 16
+_own = torch._C.TensorBase  # where the program may have replaced Tensor's methods
+_detach, _clone, _is_inference = _own.detach, _own.clone, _own.is_inference
+_grad_fn, _layout_of, _set_data = _own.grad_fn.__get__, _own.layout.__get__, _own.data.__set__
+
+
+def small_enough(written: list[torch.Tensor], given: list[torch.Tensor]) -> bool:
+    sizes = [sum(tensor.numel() * tensor.element_size() for tensor in tensors) for tensors in (written, given)]
+    return sizes[0] <= max(KEPT_BYTES, sizes[1] // SHARE)
+
+
+def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
+    """The tensors as they are now. One whose own elements overlap cannot be written to."""
+    return [(tensor, _clone(_detach(tensor)), None if _is_inference(tensor) else tensor._version, _grad_fn(tensor),
+             (_layout(tensor), _detach(tensor)))
+            for tensor in tensors if not _layout(tensor) or torch._debug_has_internal_overlap(tensor) != 1]
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Its memory, and how it lies there."""
+    return (_own.untyped_storage(tensor)._cdata, _own.size(tensor), _own.stride(tensor), _own.storage_offset(tensor)) \
+        if _layout_of(tensor) is torch.strided else ()
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that hold its elements: itself, or indices and values of a sparse one."""
+    return [getattr(_own, name)(tensor) for name in _PARTS.get(_layout_of(tensor), ())] or [tensor]
+
+
+_COMPRESSED = {"crow_indices col_indices values": (torch.sparse_csr, torch.sparse_bsr),
+               "ccol_indices row_indices values": (torch.sparse_csc, torch.sparse_bsc)}
+_PARTS = {layout: names.split() for names, layouts in _COMPRESSED.items() for layout in layouts}
+_PARTS[torch.sparse_coo] = ["_indices", "_values"]
+
+
+def put_back(kept: list[Any]) -> bool:
+    """Make them so again; False, and nothing done, where autograd has seen a write."""
+    if any(_grad_fn(tensor) is not grad_fn for tensor, _, _, grad_fn, _ in kept):
+        return False
+    for tensor, _, _, _, (layout, before) in kept:
+        if not layout:
+            _set_data(tensor, before)  # the parts that it had
+        elif layout != _layout(tensor):
+            with torch.inference_mode(_is_inference(tensor)), torch.no_grad():
+                _own.set_(tensor, before)
+    with torch.inference_mode():
+        for tensor, contents, version, _, _ in kept:
+            for part, then in zip(_parts(_detach(tensor)), _parts(contents), strict=True):
+                _own.copy_(part, then)
+            if version is not None:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    return True
+
+
+# ---------------------------------------------------------------------- frames of failed nodes
+
+
+Standing = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known
+
+
+def places_in(graph: fx.Graph, places: dict[str, Place]) -> dict[str, Place]:
+    """The frames in which the nodes of a graph were recorded, by their lines in stack traces."""
+    texts = {node.meta.get("stack_trace") or "" for node in graph.nodes}
+    lines = {line for text in texts for line in text.splitlines(True)}
+    return {line.strip(): places[line] for line in lines if line in places}
+
+
+def show_program(error: BaseException, places: dict[str, Place]) -> None:
+    """Put the frames of the program into the traceback of an error of its graph."""
+    nodes = [(trace, standing) for trace, standing in failing_nodes(error.__traceback__) if standing[0]]
+    if not nodes:
+        return
+    trace, (text, offset) = nodes[-1]  # the innermost: graphs call others
+    frames = [places[line.strip()] for line in text.splitlines() if line.strip() in places]
+    if frames and offset is not None:
+        frames[-1] = dataclasses.replace(frames[-1], lasti=offset)
+    traceback = trace.tb_next
+    for place in reversed(frames):
+        traceback = with_place(traceback, place)
+    error.__traceback__ = traceback
+
+
+def failing_nodes(trace: types.TracebackType | None) -> Iterator[tuple[types.TracebackType, Standing]]:
+    """The frames of graphs in a traceback, with the place of the node that each stands at."""
+    stretch: list[Standing] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename == FILENAME:
+            standing = trace.tb_frame.f_globals.get(STANDING, {}).get(trace.tb_lineno)
+            if type(standing) is list:
+                stretch = standing
+            elif standing is not None:
+                yield trace, stretch[standing] if type(standing) is int else standing
+        elif code.co_name == "forward" and isinstance(module := trace.tb_frame.f_locals.get("self"), fx.GraphModule):
+            if (node := node_at(module, trace.tb_lineno)) is not None:
+                yield trace, stands(node)
+        trace = trace.tb_next
+
+
+def node_at(module: fx.GraphModule, line: int) -> fx.Node | None:
+    """The node that a line of a graph module's code runs."""
+    lines: Any = getattr(module, "_lineno_map", None) or {}
+    index = lines.get(line - getattr(module, "_prologue_start", 0))
+    nodes = list(module.graph.nodes)
+    return nodes[index] if index is not None and index < len(nodes) else None

@@ -1,4 +1,4 @@
-"""The residual program.   what a finished trace left  ->  a Python function: call the graph, write back, rebuild
+"""The residual program.   a finished trace  ->  a Python function: call the graph, write back, rebuild
 
     def residual(x, self_weight):
         out = graph(x, self_weight)
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import linecache
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,18 +18,15 @@ import torch
 from torch import fx
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
-from stator import _core
-from stator.breaks import Break
-from stator.emit.effects.leaf_flags import write_flags
-from stator.emit.effects.tensor_hooks import write_hooks
-from stator.emit.effects.write_back import write_effects
+from stator import _core, events
+from stator.breaks import Break, Strategy
+from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.returned_arrays import fix_storages
 from stator.emit.rebuild.values import Rebuilder
-from stator.emit.residual.asserted_sizes import require_sizes
+from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
-from stator.emit.residual.graph_inputs import handed_over, is_reshaped
-from stator.emit.residual.input_copies import write_copies
+from stator.emit.residual.graph_inputs import handed_over, is_reshaped, require_sizes, write_copies
 from stator.emit.source_writer import Writer
 from stator.errors import BackendError
 from stator.graph.analysis.may_fail import errors_to_meet
@@ -38,13 +35,15 @@ from stator.graph.fx.nodes import fix_targets
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import drop_idle_settings, only_settings
 from stator.graph.values.known_values import hide_constants
+from stator.guards.guard import Guard
+from stator.guards.lower import lower
 from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settle_data
 from stator.interp.vm import VM
+from stator.library.python.caches_and_locks import LockState, held_count
 from stator.library.python.random_numbers import saved_streams
-from stator.source import Drawn, Source
-from stator.strategy import Strategy
+from stator.source import CallOf, Drawn, Local, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
@@ -152,7 +151,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
 
 
 def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
-    """The segment ends by resuming; what dead locals keep alive is known once all other values are built."""
+    """End a segment that resumes; dead locals are written once all other values are built."""
     owners = Owners(build)
     texts = "".join([f"{owners.kept_alive(part.value) if type(part) is KeptAlive else part}, " for part in parts])
     make, target = build.writer.constant(_core.Resume, "Resume"), build.writer.constant(resume.target, "resume_at")
@@ -165,7 +164,7 @@ def named(build: Rebuilder, inputs: list[Any], packed: bool, each: object) -> st
 
 
 def insert_asserts(recorder: Recorder, graph_module: Any, asserted: dict[fx.Node, Any]) -> None:
-    """The graph checks what was said of numbers that no guard asks about; sizes of inputs count as made by these."""
+    """Let the graph check the assertions about unbacked numbers; the inputs define their unbacked sizes."""
     for node, symbols in asserted.items():
         node.meta["unbacked_bindings"] = symbols
     with torch._C._EnableTorchFunction():  # of the pass's proxies
@@ -176,7 +175,7 @@ def insert_asserts(recorder: Recorder, graph_module: Any, asserted: dict[fx.Node
 
 
 def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
-    """The program's random numbers, drawn in its order; before them, where their streams stand."""
+    """Draw the random numbers in the program's order, after the states of their streams are saved."""
     writer, lines = build.writer, []
     streams = dict.fromkeys(build.outside(draw.stream) for draw in build.vm.residual.draws)
     if streams and may_fail:
@@ -191,7 +190,7 @@ def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
 
 
 def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """The compiled graph, whose first results are counted: a backend that returns something else is told so."""
+    """The compiled graph; its first call checks the number of results."""
     outputs = next(node for node in reversed(graph.graph.nodes) if node.op == "output").args[0]
     wanted = len(outputs)  # type: ignore[arg-type]
 
@@ -208,7 +207,7 @@ def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: 
 
 
 def refuse_uncertain(vm: VM, outputs: list[Any]) -> None:
-    """No tensor may leave that is a copy of one that is seen outside, where the program would have left the one."""
+    """Break where a tensor that a branch may have left alone would leave as a copy."""
     uncertain = vm.recorder.uncertain
     if uncertain.storages:
         outside = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is ShadowKind.TENSOR]
@@ -232,3 +231,64 @@ def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str
 
 def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
+
+
+# ---------------------------------------------------------------------- under locks
+
+
+class UnderLocks:
+    """A residual under the locks that its program takes; called with every bound argument, then the locks.
+
+    Another thread may run between the guards and the locks: guards are checked, and inputs read, again under them.
+    """
+
+    __slots__ = ("program", "residual", "count", "states", "__weakref__")
+
+    def __init__(self, guards: Sequence[Guard], residual: Residual, function: Callable[..., Any], count: int,
+                 states: list[LockState]) -> None:
+        # Whether a lock is free or held was checked before the locks were taken.
+        kept = [guard for guard in guards
+                if not (type(guard.source) is CallOf and guard.source.fn.obj is held_count)]
+        lowered = lower(kept, residual.wanted)
+        self.program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, count, residual.packed)
+        self.residual, self.count = function, count
+        self.states = [(state.taken, state.depth - state.start) for state in states]
+
+    def __call__(self, *values: Any) -> Any:
+        locks = values[self.count:]
+        taken: list[Any] = []
+        for lock, (take, _) in zip(locks, self.states, strict=True):
+            if take and not lock.acquire(False):
+                return _eager(taken, "another thread holds a lock that the program takes")
+            if take:
+                taken.append(lock)
+        try:
+            found = self.program.values(values[:self.count])
+            if found is None:
+                return _eager(taken, "another thread changed a fact before the program took its locks")
+            result = self.residual(*found)
+        except BaseException:
+            _release(taken)
+            raise
+        if result is _core.EAGER:
+            _release(taken)
+            return result
+        for lock, (_, change) in zip(locks, self.states, strict=True):
+            for _ in range(abs(change)):
+                lock.acquire(False) if change > 0 else lock.release()
+        return result
+
+
+def _eager(locks: list[Any], why: str) -> Any:
+    _release(locks)
+    events.emit(events.EagerFallback("a compiled function with locks", why))
+    return run_as_it_is()
+
+
+def _release(locks: list[Any]) -> None:
+    while locks:
+        locks.pop().release()
+
+
+def bound_arguments(count: int) -> list[Source]:
+    return [Local(f"argument {index}", index) for index in range(count)]

@@ -1,28 +1,39 @@
-"""What runs between two captured segments.   live values at a graph break  ->  Resume(next segment, its values)
+"""Advance from one captured segment to the next.   live values at a graph break  ->  Resume(next segment, its values)
 
 The unsupported instruction runs as plain Python, on real objects, with the frames below it compiled in turn.  Where
 an instruction cannot run alone (`sys._getframe()`, `stator.skip_frame()`), the innermost frame runs to its end
-natively, and its callers go on captured.
+natively, and its callers go on captured.  A resume point inherits the facts that the segment before it has learned: a
+size that was a symbol at the break is one after it.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator import _core
 from stator.breaks import Break
 from stator.code.decode import decode
-from stator.emit.resume.native_code import SlotKind
 from stator.emit.resume.native_opcodes import plan_step
-from stator.emit.resume.native_step import handling, own_frames_dropped
+from stator.emit.resume.native_step import SlotKind, handling, own_frames_dropped
 from stator.emit.resume.resume_points import NATIVE_CODES, Left, ResumePoint
+from stator.heap.heap import Heap
+from stator.heap.tracker import Box
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState
 from stator.settings import marks
+from stator.shapes.policy import Memory
+from stator.shapes.symbolic_values import GRAPH_SCALARS, UNREAD, DeferredText
+from stator.source import CallOf, Index, Key, Local, Pinned, Source, with_base
 
 _WHOLE_FRAME = frozenset({"SB008", "SB019", "SB023"})  # what the program asks about needs the real frame
 
@@ -76,19 +87,15 @@ class Advance:
         self.callers = callers_of(states) if stop.stop.asks_caller else []
         kept = len(last.kinds) - (self.step.pops if self.step else 0)
         self.operand_kinds = last.kinds[kept:]
-        if self.step is None or "exc_info" in self.operand_kinds:
-            self.step = None
-            return self._plan_frame()
+        if self.step is None or "exc_info" in self.operand_kinds:  # the innermost frame runs natively to its end
+            self.step, self.whole = None, ResumePoint(states, (), handled, False, points.name)
+            return
         self.operands = sum(kind == "value" for kind in self.operand_kinds)
         self.tail = last.tail_count() + handled  # values after the innermost stack
         self.outside = _handled_places(states)
-        self.exits = []
-        for way in self.step.exits:
-            state = last.moved(way.index, kept)
-            pushes = tuple(kind.value for kind in way.pushes)
-            self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
-        state = last.moved(last.index + 1, kept)
-        self.failure = points.point([*states[:-1], state], (), handled, True)
+        self.exits = [points.point([*states[:-1], last.moved(way.index, kept)],
+                                   tuple(kind.value for kind in way.pushes), handled, False) for way in self.step.exits]
+        self.failure = points.point([*states[:-1], last.moved(last.index + 1, kept)], (), handled, True)
         if points.probe is None and not self.callers:
             self.target = self.native_step(points.invoke)
 
@@ -100,9 +107,9 @@ class Advance:
             return self
         count = sum(state.value_count() for state in self.states)
         first, end = count - self.tail - self.operands, count - self.tail
-        return _core.NativeStep(
-            tuple(range(first, end)), (*range(first), *range(end, count)), tuple(point.compiled for point in self.exits),
-            self.failure.compiled, invoke, form.callee, form.names or None, form.jumps_on, bool(self.step.exits[0].pushes))
+        exits, pushes = tuple(point.compiled for point in self.exits), bool(self.step.exits[0].pushes)
+        return _core.NativeStep(tuple(range(first, end)), (*range(first), *range(end, count)), exits,
+                                self.failure.compiled, invoke, form.callee, form.names or None, form.jumps_on, pushes)
 
     def repeated(self, outcome: Any) -> Callable[..., Any]:
         """The passage through this break with a known outcome of its instruction, which does not run again."""
@@ -138,10 +145,6 @@ class Advance:
             yield point, [*kept, *made, *results, *last]
         yield self.failure, [*kept, *made, *last, None]
 
-    def _plan_frame(self) -> None:
-        """The innermost frame runs natively to its end; its callers, if any, go on from there."""
-        self.whole = ResumePoint(self.states, (), self.handled, False, self.points.name)
-
     @property
     def takes_values(self) -> bool:
         """Whether it is called with a list of the values, which it empties: their frame runs, and lets go of them."""
@@ -153,8 +156,8 @@ class Advance:
         end = len(values) - self.tail
         given = iter(values[end - self.operands:end])
         operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
-        head, made, last = values[:end - self.operands], values[end:len(values) - self.handled], \
-            values[len(values) - self.handled:]
+        over = len(values) - self.handled
+        head, made, last = values[:end - self.operands], values[end:over], values[over:]
         run = self.step.run
         if self.points.probe is not None:
             run = self.points.probe.watch(self, values, run)
@@ -207,12 +210,8 @@ class Advance:
 
 def _handled_places(states: list[FrameState]) -> list[int]:
     """Where among the values those are that the callers of generators are handling, innermost first."""
-    found, at = [], 0
-    for state in states:
-        at += state.value_count()
-        if state.generator:
-            found.append(at - state.tail_count() + 1)
-    return found[::-1]
+    ends = itertools.accumulate(state.value_count() for state in states)
+    return [end - state.tail_count() + 1 for state, end in zip(states, ends, strict=True) if state.generator][::-1]
 
 
 def callers_of(states: list[FrameState]) -> list[types.FunctionType]:
@@ -229,3 +228,62 @@ def caller_of(state: FrameState, line: int) -> types.FunctionType:
     code = namespace["caller"].__code__.replace(co_name=state.code.co_name, co_qualname=state.code.co_qualname)
     NATIVE_CODES.add(code)
     return types.FunctionType(code, state.namespace)
+
+
+# ---------------------------------------------------------------------- inherited facts
+
+
+_NESTING = 3  # levels of fresh containers that are looked into
+_DATA = frozenset({"SB002", "SB003", "SB004", "SB024"})  # breaks whose results differ from call to call
+
+
+def pass_on(memory: Memory, heap: Heap, values: list[Any], advance: Advance, stop: Break) -> None:
+    """Pass the facts of a site on to every point that `advance` may go on at."""
+    for point, origins in advance.origins():
+        known: Memory = point.compiled._stator_site.shapes.memory
+        places: dict[Source, Source] = {}
+        for number, origin in enumerate(origins):
+            here = Local(point.names[number], number)
+            if origin is not None:
+                _note_value(known, heap, values[origin], here, places, _NESTING)
+            elif stop.code in _DATA:
+                known.numbers.add(here)
+                if stop.stop.varying and not advance.takes_item:
+                    known.unread.add(here)
+        known.merge(memory, functools.partial(_moved, places=places))
+
+
+def _note_value(known: Memory, heap: Heap, value: Any, here: Source, places: dict[Source, Source], depth: int) -> None:
+    cls = type(value)
+    if cls is torch.SymInt or cls is torch.SymFloat:
+        known.numbers.add(here)
+    elif cls in GRAPH_SCALARS or cls is ndarray and heap.arrays.is_backed(value):
+        known.contents.setdefault(here, set()).add(0)  # an input of the graph from the start
+    elif cls in UNREAD and cls is not DeferredText:
+        known.unread.add(here)
+    elif cls is FakeTensor:
+        dims = {dim for dim, size in enumerate(value.shape) if type(size) is torch.SymInt}
+        if dims:
+            known.sizes.setdefault(here, set()).update(dims)
+    tracker: Any = heap.by_standin.get(id(value))
+    if cls is Box or tracker is not None:
+        places.setdefault(value.source() if cls is Box else tracker.source, here)
+    elif depth and cls in (list, tuple, dict):
+        parts = [(Key(here, key), item) for key, item in value.items() if type(key) is str] if cls is dict \
+            else [(Index(here, i), item) for i, item in enumerate(value)]
+        for place, item in parts:
+            _note_value(known, heap, item, place, places, depth - 1)
+
+
+def _moved(source: Source, places: dict[Source, Source]) -> Source | None:
+    """The source in the terms of the resume point; None where it is not reachable from there."""
+    found = places.get(source)
+    if found is not None or type(source) is Pinned:
+        return found or source
+    if type(source) is CallOf:
+        moved = tuple(_moved(argument, places) for argument in source.args)
+        return None if None in moved else CallOf(source.fn, moved)  # type: ignore[arg-type]
+    if source.base is None:
+        return None
+    base = _moved(source.base, places)
+    return None if base is None else with_base(source, base)

@@ -16,7 +16,7 @@ from stator.code.instruction import Instruction
 from stator.code.intrinsics import intrinsic
 from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
 from stator.code.stack_effects import pops
-from stator.emit.resume.native_code import SlotKind
+from stator.emit.resume.native_step import SlotKind
 from stator.interp.frame import NULL
 from stator.interp.objects.operators import BINARY, COMPARE, UNARY
 
@@ -24,6 +24,7 @@ V, N = SlotKind.VALUE, SlotKind.NULL
 _CALLABLE = (V, N) if NULL_LAST else (N, V)  # something to call, without a receiver
 Outcome = tuple[int, list[Any]]
 Invoke = Callable[..., Any]  # how a function of the program is called
+Run = Callable[[list[Any], Invoke], Outcome]
 
 
 @dataclass(frozen=True)
@@ -48,60 +49,91 @@ class Step:
     """How to run one instruction: how many operands it takes from the stack, and its exits."""
 
     pops: int
-    run: Callable[[list[Any], Invoke], Outcome]
+    run: Run
     exits: tuple[Exit, ...]
     form: NativeForm | None = None
 
 
 def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step | None:
     """The step of an instruction, or None where only the whole frame can run it natively."""
+    if instr.opname in _VALUES:
+        return _value(instr, _VALUES[instr.opname](instr))
+    if instr.opname in _STATEMENTS:
+        return None if instr.opname == "RAISE_VARARGS" and not instr.arg else _statement(instr)
     planner = _PLANNERS.get(instr.opname)
     return None if planner is None else planner(instr, kwnames, namespace)
 
 
-def _step(instr: Instruction, run: Callable[[list[Any], Invoke], Outcome], *exits: Exit,
+def _step(instr: Instruction, run: Run, pushes: tuple[SlotKind, ...] = (V,), *jump: Exit,
           form: NativeForm | None = None) -> Step:
-    """A step that takes its operands as `code/stack_effects` declares."""
-    return Step(pops(instr.opname, instr.arg or 0), run, exits, form)
+    """A step that takes its operands as `code/stack_effects` declares; it falls through with `pushes`, or jumps."""
+    return Step(pops(instr.opname, instr.arg or 0), run, (Exit(instr.index + 1, pushes), *jump), form)
 
 
-def _simple(function: Callable[..., Any], instr: Instruction) -> Step:
-    """An instruction that replaces its operands by one value."""
-    return _step(instr, lambda operands, invoke: (0, [invoke(function, *operands)]), Exit(instr.index + 1, (V,)),
-                 form=NativeForm(function))
+def _value(instr: Instruction, function: Callable[..., Any]) -> Step:
+    return _step(instr, lambda operands, invoke: (0, [invoke(function, *operands)]), form=NativeForm(function))
 
 
-def _statement(function: Callable[..., Any], instr: Instruction) -> Step:
-    """An instruction that only does something."""
+def _statement(instr: Instruction) -> Step:
+    function = _STATEMENTS[instr.opname](instr)
+
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         invoke(function, *operands)
         return 0, []
-    return _step(instr, run, Exit(instr.index + 1, ()), form=NativeForm(function))
+    return _step(instr, run, (), form=NativeForm(function))
 
 
-def _binary(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
+# ---------------------------------------------------------------------- one value, or an effect alone
+
+
+def _binary(instr: Instruction) -> Callable[..., Any]:
     symbol = instr.argval
     inplace = symbol[-1] == "=" and symbol not in BINARY
     plain, in_place, _ = BINARY[symbol[:-1] if inplace else symbol]
-    return _simple(in_place if inplace else plain, instr)
+    return in_place if inplace else plain
 
 
-def _compare(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _simple(COMPARE[instr.argval][0], instr)
+def _contains(instr: Instruction) -> Callable[..., Any]:
+    return (lambda item, container: item not in container) if instr.arg else (lambda item, container: item in container)
 
 
-def _contains(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    if instr.arg:
-        return _simple(lambda item, container: item not in container, instr)
-    return _simple(lambda item, container: item in container, instr)
+def _format(instr: Instruction) -> Callable[..., Any]:
+    convert = (None, str, repr, ascii)[(instr.arg or 0) & 3]
+    return lambda value, spec="": format(value if convert is None else convert(value), spec)
 
 
-def _unary(symbol: str) -> Callable[..., Any]:
-    return lambda instr, kwnames, namespace: _simple(UNARY[symbol][0], instr)
+def _raised(exc: Any, *cause: Any) -> None:
+    if cause:
+        raise exc from cause[0]
+    raise exc
+
+
+# Instructions that replace their operands by one value: the function of the operands.
+_VALUES: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
+    "BINARY_OP": _binary, "COMPARE_OP": lambda i: COMPARE[i.argval][0], "CONTAINS_OP": _contains,
+    "UNARY_NEGATIVE": lambda i: UNARY["-"][0], "UNARY_POSITIVE": lambda i: UNARY["+"][0],
+    "UNARY_INVERT": lambda i: UNARY["~"][0], "UNARY_NOT": lambda i: operator.not_,
+    "BINARY_SUBSCR": lambda i: operator.getitem, "GET_ITER": lambda i: iter, "TO_BOOL": lambda i: bool,
+    "BINARY_SLICE": lambda i: lambda obj, start, stop: obj[start:stop],
+    "CALL_INTRINSIC_1": lambda i: intrinsic(i.argval), "CALL_INTRINSIC_2": lambda i: intrinsic(i.argval),
+    "CONVERT_VALUE": lambda i: (str, repr, ascii)[(i.arg or 1) - 1], "FORMAT_VALUE": _format,
+    "FORMAT_SIMPLE": lambda i: format, "FORMAT_WITH_SPEC": lambda i: format,
+}
+# Instructions that leave nothing on the stack.
+_STATEMENTS: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
+    "STORE_ATTR": lambda i: lambda value, obj: setattr(obj, i.argval, value),
+    "DELETE_ATTR": lambda i: lambda obj: delattr(obj, i.argval),
+    "STORE_SUBSCR": lambda i: lambda value, obj, key: operator.setitem(obj, key, value),
+    "STORE_SLICE": lambda i: lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value),
+    "DELETE_SUBSCR": lambda i: operator.delitem, "RAISE_VARARGS": lambda i: _raised,
+}
+
+
+# ---------------------------------------------------------------------- calls and names
 
 
 def _function_of(operands: list[Any]) -> tuple[Any, list[Any]]:
-    """What is called and with what: below the arguments are (NULL, f), (f, NULL) or (f, receiver)."""
+    """The callee and its arguments, above (NULL, f), (f, NULL) or (f, receiver)."""
     first, second, *args = operands
     if first is NULL:
         return second, args
@@ -113,7 +145,7 @@ def _call_kw(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, 
         function, args = _function_of(operands[:-1])
         named = len(operands[-1])
         return 0, [invoke(function, *args[:-named], **dict(zip(operands[-1], args[-named:], strict=True)))]
-    return _step(instr, run, Exit(instr.index + 1, (V,)))
+    return _step(instr, run)
 
 
 def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
@@ -124,67 +156,29 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any
         if not named:
             return 0, [invoke(function, *args)]
         return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
-    return _step(instr, run, Exit(instr.index + 1, (V,)), form=NativeForm(names=kwnames))
+    return _step(instr, run, form=NativeForm(names=kwnames))
 
 
 def _call_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, (args, *kwargs) = _function_of(operands)
         return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
-    return _step(instr, run, Exit(instr.index + 1, (V,)))
+    return _step(instr, run)
 
 
 def _load_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name = instr.argval
-    pushes = _CALLABLE if instr.flag else (V,)
-    return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
-                 Exit(instr.index + 1, pushes))
-
-
-def _load_method(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name = instr.argval
-    return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
-                 Exit(instr.index + 1, _CALLABLE))
+    return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], instr.argval)]),
+                 _CALLABLE if instr.flag or instr.opname == "LOAD_METHOD" else (V,))
 
 
 def _load_super_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name, explicit = instr.argval, bool((instr.arg or 0) & 2)
+    explicit = bool((instr.arg or 0) & 2)
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, *found = operands
         made = invoke(function, *found) if function is super or explicit else invoke(function)
-        return 0, [invoke(getattr, made, name)]
-    return _step(instr, run, Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)))
-
-
-def _store_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name = instr.argval
-    return _statement(lambda value, obj: setattr(obj, name, value), instr)
-
-
-def _delete_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name = instr.argval
-    return _statement(lambda obj: delattr(obj, name), instr)
-
-
-def _store_subscr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _statement(lambda value, obj, key: operator.setitem(obj, key, value), instr)
-
-
-def _store_slice(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _statement(lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value), instr)
-
-
-def _intrinsic(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _simple(intrinsic(instr.argval), instr)
-
-
-def _convert(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _simple((str, repr, ascii)[(instr.arg or 1) - 1], instr)
-
-
-def _delete_subscr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _statement(operator.delitem, instr)
+        return 0, [invoke(getattr, made, instr.argval)]
+    return _step(instr, run, _CALLABLE if instr.flag else (V,))
 
 
 def _load_global(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
@@ -199,69 +193,11 @@ def _load_global(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[s
             return 0, [getattr(builtins, name)]
         except AttributeError:
             raise NameError(f"name '{name}' is not defined", name=name) from None
-    return _step(instr, run, Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)))
-
-
-def _jump_if(wanted: bool) -> Callable[..., Any]:
-    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-        def run(operands: list[Any], invoke: Invoke) -> Outcome:
-            return (1 if bool(operands[0]) is wanted else 0), []
-        return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, ()),
-                     form=NativeForm(jumps_on=wanted))
-    return plan
-
-
-def _jump_or_pop(wanted: bool) -> Callable[..., Any]:
-    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-        def run(operands: list[Any], invoke: Invoke) -> Outcome:
-            return (1, operands) if bool(operands[0]) is wanted else (0, [])
-        return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, (V,)))
-    return plan
-
-
-_DONE = object()
-
-
-def _for_iter(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        value = invoke(next, operands[0], _DONE)
-        return (1, []) if value is _DONE else (0, [operands[0], value])
-    return _step(instr, run, Exit(instr.index + 1, (V, V)), Exit((instr.target or 0) + LOOP_END_SKIP, ()))
-
-
-def _unpack(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    count = instr.arg or 0
-    names = [f"v{i}" for i in range(count)]
-    function = _made(f"def unpack(value):\n    [{', '.join(names)}] = value\n    return [{', '.join(reversed(names))}]")
-    return _step(instr, lambda operands, invoke: (0, function(operands[0])), Exit(instr.index + 1, (V,) * count))
-
-
-def _unpack_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    before, after = (instr.arg or 0) & 0xFF, (instr.arg or 0) >> 8
-    names = [f"v{i}" for i in range(before)] + ["rest"] + [f"w{i}" for i in range(after)]
-    target = ", ".join(f"*{name}" if name == "rest" else name for name in names)
-    function = _made(f"def unpack(value):\n    [{target}] = value\n    return [{', '.join(reversed(names))}]")
-    return _step(instr, lambda operands, invoke: (0, function(operands[0])), Exit(instr.index + 1, (V,) * len(names)))
-
-
-def _made(source: str) -> Any:
-    namespace: dict[str, Any] = {}
-    exec(source, namespace)  # noqa: S102  our own text
-    return namespace["unpack"]
-
-
-def _format(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    flags = instr.arg or 0
-    convert = (None, str, repr, ascii)[flags & 3]
-
-    def run(value: object, spec: str = "") -> str:
-        return format(value if convert is None else convert(value), spec)
-    return _simple(run, instr)
+    return _step(instr, run, _CALLABLE if instr.flag else (V,))
 
 
 def _import_name(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name = instr.argval
-    return _simple(lambda level, fromlist: builtins.__import__(name, namespace, None, fromlist, level), instr)
+    return _value(instr, lambda level, names: builtins.__import__(instr.argval, namespace, None, names, level))
 
 
 def _import_from(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
@@ -274,20 +210,54 @@ def _import_from(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[s
         except AttributeError:
             parent = builtins.__import__(module.__name__, namespace, None, (name,), 0)
             return 0, [module, getattr(parent, name)]
-    return _step(instr, run, Exit(instr.index + 1, (V, V)))
+    return _step(instr, run, (V, V))
+
+
+# ---------------------------------------------------------------------- branches, loops and containers
+
+
+def _jump_if(wanted: bool, keeps: bool = False) -> Callable[..., Any]:
+    """Jump where the operand's truth is `wanted`; with `keeps`, the operand stays there."""
+    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
+            return (1, operands if keeps else []) if bool(operands[0]) is wanted else (0, [])
+        return _step(instr, run, (), Exit(instr.target or 0, (V,) if keeps else ()),
+                     form=None if keeps else NativeForm(jumps_on=wanted))
+    return plan
+
+
+_DONE = object()
+
+
+def _for_iter(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        value = invoke(next, operands[0], _DONE)
+        return (1, []) if value is _DONE else (0, [operands[0], value])
+    return _step(instr, run, (V, V), Exit((instr.target or 0) + LOOP_END_SKIP, ()))
+
+
+def _unpack(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
+    """Unpack as an assignment does, with a starred target for UNPACK_EX."""
+    before, after = instr.arg or 0, 0
+    if starred := instr.opname == "UNPACK_EX":
+        before, after = before & 0xFF, before >> 8
+    names = [f"v{i}" for i in range(before)] + ["rest"] * starred + [f"w{i}" for i in range(after)]
+    target = ", ".join(f"*{name}" if name == "rest" else name for name in names)
+    made: dict[str, Any] = {}
+    exec(f"def unpack(value):\n    [{target}] = value\n    return [{', '.join(reversed(names))}]", made)  # noqa: S102
+    return _step(instr, lambda operands, invoke: (0, made["unpack"](operands[0])), (V,) * len(names))
 
 
 def _before_with(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        manager = operands[0]
-        cls = type(manager)
-        enter, leave = _special(cls, manager, "__enter__", ""), _special(
-            cls, manager, "__exit__", " (missed __exit__ method)")
+        enter = _special(operands[0], "__enter__", "")
+        leave = _special(operands[0], "__exit__", " (missed __exit__ method)")
         return 0, [leave, enter()]
-    return _step(instr, run, Exit(instr.index + 1, (V, V)))
+    return _step(instr, run, (V, V))
 
 
-def _special(cls: type, obj: object, name: str, missed: str) -> Any:
+def _special(obj: object, name: str, missed: str) -> Any:
+    cls = type(obj)
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
@@ -295,67 +265,32 @@ def _special(cls: type, obj: object, name: str, missed: str) -> Any:
     raise TypeError(f"'{cls.__name__}' object does not support the context manager protocol{missed}")
 
 
-def _raise(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step | None:
-    if not instr.arg:
-        return None
-
-    def run(exc: Any, *cause: Any) -> None:
-        if cause:
-            raise exc from cause[0]
-        raise exc
-    return _statement(run, instr)
-
-
 def _build(make: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    return lambda instr, kwnames, namespace: _step(instr, lambda operands, invoke: (0, [make(operands)]))
+
+
+def _extend(method: Callable[..., Any], taken: int = 1) -> Callable[..., Any]:
+    """Instructions that change a container `arg` places down, with the last `taken` operands."""
     def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-        return _step(instr, lambda operands, invoke: (0, [make(operands)]), Exit(instr.index + 1, (V,)))
-    return plan
-
-
-def _extend(method: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Instructions that change a container `arg` places down."""
-    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-        depth = instr.arg or 0
-
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
-            method(operands[0], operands[-1])
-            return 0, operands[:-1]
-        return _step(instr, run, Exit(instr.index + 1, (V,) * depth))
+            method(operands[0], *operands[-taken:])
+            return 0, operands[:-taken]
+        return _step(instr, run, (V,) * (instr.arg or 0))
     return plan
-
-
-def _map_add(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    depth = instr.arg or 0
-
-    def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        operands[0][operands[-2]] = operands[-1]
-        return 0, operands[:-2]
-    return _step(instr, run, Exit(instr.index + 1, (V,) * depth))
 
 
 _PLANNERS: dict[str, Any] = {
-    "BINARY_OP": _binary, "COMPARE_OP": _compare, "CONTAINS_OP": _contains,
-    "UNARY_NEGATIVE": _unary("-"), "UNARY_POSITIVE": _unary("+"), "UNARY_INVERT": _unary("~"),
-    "UNARY_NOT": lambda i, k, n: _simple(operator.not_, i),
-    "BINARY_SUBSCR": lambda i, k, n: _simple(operator.getitem, i),
-    "GET_ITER": lambda i, k, n: _simple(iter, i),
-    "CALL": _call, "CALL_FUNCTION_EX": _call_ex,
-    "LOAD_ATTR": _load_attr, "LOAD_METHOD": _load_method, "STORE_ATTR": _store_attr, "DELETE_ATTR": _delete_attr,
-    "STORE_SUBSCR": _store_subscr, "DELETE_SUBSCR": _delete_subscr, "LOAD_GLOBAL": _load_global,
-    "CALL_KW": _call_kw, "LOAD_SUPER_ATTR": _load_super_attr,
-    "BINARY_SLICE": lambda i, k, n: _simple(lambda obj, start, stop: obj[start:stop], i),
-    "STORE_SLICE": _store_slice, "CALL_INTRINSIC_1": _intrinsic, "CALL_INTRINSIC_2": _intrinsic,
-    "TO_BOOL": lambda i, k, n: _simple(bool, i), "CONVERT_VALUE": _convert,
-    "FORMAT_SIMPLE": lambda i, k, n: _simple(format, i), "FORMAT_WITH_SPEC": lambda i, k, n: _simple(format, i),
+    "CALL": _call, "CALL_KW": _call_kw, "CALL_FUNCTION_EX": _call_ex, "LOAD_ATTR": _load_attr,
+    "LOAD_METHOD": _load_attr, "LOAD_SUPER_ATTR": _load_super_attr, "LOAD_GLOBAL": _load_global,
+    "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from,
     "POP_JUMP_IF_FALSE": _jump_if(False), "POP_JUMP_IF_TRUE": _jump_if(True),
     "POP_JUMP_FORWARD_IF_FALSE": _jump_if(False), "POP_JUMP_BACKWARD_IF_FALSE": _jump_if(False),
     "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),
-    "JUMP_IF_FALSE_OR_POP": _jump_or_pop(False), "JUMP_IF_TRUE_OR_POP": _jump_or_pop(True),
-    "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack_ex, "FORMAT_VALUE": _format,
-    "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from, "BEFORE_WITH": _before_with, "RAISE_VARARGS": _raise,
+    "JUMP_IF_FALSE_OR_POP": _jump_if(False, keeps=True), "JUMP_IF_TRUE_OR_POP": _jump_if(True, keeps=True),
+    "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack, "BEFORE_WITH": _before_with,
     "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True))),
-    # As displays do it, which refuse other things than the methods, and in other words.
+    # As displays do it, which refuse other things than the methods, and with other messages.
     "LIST_EXTEND": _extend(lambda made, value: made.extend([*value])), "SET_UPDATE": _extend(set.update),
     "DICT_UPDATE": _extend(lambda made, value: made.update({**value})),
-    "SET_ADD": _extend(set.add), "LIST_APPEND": _extend(list.append), "MAP_ADD": _map_add,
+    "SET_ADD": _extend(set.add), "LIST_APPEND": _extend(list.append), "MAP_ADD": _extend(operator.setitem, taken=2),
 }

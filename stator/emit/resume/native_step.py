@@ -1,15 +1,25 @@
-"""One suspended frame, natively.   a frame with its values, what it answered  ->  its caller, ready to go on
+"""Run one suspended frame natively.   a frame with its values, its result  ->  its caller, ready to go on
 
 A continuation of the interpreter does to a `NativeFrame` what it would do to an interpreted frame: push a value, take
 an iterator off the stack, go on somewhere else.
+
+    resume_code(code, index, slots, kinds)  ->  code of f(values): restore locals and stack, jump to `index`
+
+A resume function runs the original instructions behind a prologue.  Its values come in one list, locals first, then
+the stack from the bottom up; the prologue empties it, so that the frame alone holds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import enum
+import types
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stator.code.decode import decode
+from stator.code.encode import encode_parts
+from stator.code.instruction import ExceptionEntry, Instruction
+from stator.code.opcodes import BY_NAME, Operand
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import NULL, UNBOUND, Raised
 from stator.interp.generators.generators import code_of, finish, mark_running, new_generator, stand, standing
@@ -46,17 +56,8 @@ class NativeFrame:
         return ["null" if item is NULL else "exc_info" if type(item) is Saved else "value" for item in self.stack]
 
     def stack_values(self) -> list[Any]:
-        found: list[Any] = []
-        for item in self.stack:
-            if type(item) is Saved:
-                found += [item.previous, item.current]
-            elif item is not NULL:
-                found.append(item)
-        return found
-
-    def bound_slots(self) -> tuple[int, ...]:
-        """The slots that hold a value: a dead one may hold none."""
-        return tuple(slot for slot, value in zip(self.state.slots, self.slots, strict=True) if value is not UNBOUND)
+        return [value for item in self.stack if item is not NULL
+                for value in ((item.previous, item.current) if type(item) is Saved else (item,))]
 
     def given_up(self) -> list[Any]:
         """Its locals and its stack, for its native code, which alone holds them from then on."""
@@ -65,7 +66,7 @@ class NativeFrame:
         self.slots, self.stack = [], []
         return found
 
-    # what a continuation asks of the machine
+    # what a continuation calls on the machine
 
     def give(self, value: Any, cont: Any = None) -> None:
         if cont is None:
@@ -96,11 +97,7 @@ def pass_on(cont: Any, caller: NativeFrame, value: Any, yielded: bool,
 
 
 def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tuple[Any, bool]:
-    """Run the body of a generator to its next yield.  (value, yielded?)
-
-    The body runs in a generator of its own, `made`; where that stands afterwards, the program's own generator is
-    made to stand.
-    """
+    """Run the body of a generator to its next yield, in a generator `made` for it.  (value, yielded?)"""
     generator = frame.generator
     try:
         value = made.send(None) if invoke is None else invoke(made.send, None)
@@ -112,8 +109,7 @@ def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tupl
         raise
     found = standing(made)
     assert found is not None
-    code = code_of(generator)
-    unit, resumed = decode(code), decode(found.code)
+    unit, resumed = decode(code_of(generator)), decode(found.code)
     moved = len(resumed.instructions) - len(unit.instructions)
     shift = resumed.nlocalsplus - unit.nlocalsplus
     stand(generator, found.index - moved, tuple(slot - shift for slot in found.slots), found.kinds, found.values, True)
@@ -122,20 +118,15 @@ def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tupl
 
 
 class NewOwners:
-    """Generators that only the suspended frames hold, moved into new ones that only the native frames hold.
-
-    Whoever called us still holds the old ones; the program would see them dropped too late.
-    """
+    """Generators of suspended frames alone, moved into new ones: our callers still hold the old ones."""
 
     def __init__(self, states: list[FrameState], values: tuple[Any, ...]) -> None:
         self._moved: dict[int, tuple[Any, Any]] = {}
         self._running: dict[int, Any] = {}  # the globals of those whose frames are among the suspended
-        given = iter(values)
-        for state in states:
-            for place in state.places():
-                value = next(given)
-                if place[0] == "body":
-                    self._running[id(value)] = state.namespace
+        places = ((state, place) for state in states for place in state.places())
+        for (state, place), value in zip(places, values, strict=False):
+            if place[0] == "body":
+                self._running[id(value)] = state.namespace
 
     def taken(self, state: FrameState, values: Iterable[Any]) -> list[Any]:
         return [self._move(value) if place in state.owned else value
@@ -150,10 +141,8 @@ class NewOwners:
             return generator
         namespace = self._running[id(generator)] if found is None else found.namespace
         made = new_generator(code_of(generator), namespace, generator.__name__, generator.__qualname__)
-        if found is None:
-            mark_running(made)
-        else:
-            stand(made, found.index, found.slots, found.kinds, found.values, found.started)
+        mark_running(made) if found is None else stand(
+            made, found.index, found.slots, found.kinds, found.values, found.started)
         finish(generator)
         self._moved[id(generator)] = generator, made
         return made
@@ -180,3 +169,97 @@ def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:
         exc.__traceback__, exc.__context__ = traceback, context
         del exc, traceback, context  # see ResumePoint.run_native
         return run(*args)
+
+
+# ---------------------------------------------------------------------- resume functions
+
+
+_SIGNATURE_FLAGS = 0x04 | 0x08  # varargs, varkeywords
+_GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
+
+
+class SlotKind(enum.Enum):
+    """What a place of the value stack holds."""
+
+    VALUE = "value"
+    NULL = "null"
+    EXC_INFO = "exc_info"  # saved by PUSH_EXC_INFO; the value given is the exception being handled
+
+
+def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: Sequence[SlotKind], *,
+                raising: bool = False) -> types.CodeType:
+    """Code that takes one list and goes on at instruction `index`, or raises the list's last value there."""
+    unit = decode(code)
+    shift = 0 if code.co_nlocals else 1  # the list needs a local slot of its own
+    body = [_shifted(instruction, shift) for instruction in unit.instructions]
+    consts = list(code.co_consts)
+    prologue: list[Instruction] = []
+    if code.co_freevars:
+        prologue.append(Instruction("COPY_FREE_VARS", len(code.co_freevars)))
+    if code.co_flags & _GENERATOR_FLAGS:
+        prologue += [Instruction("RETURN_GENERATOR", 0), Instruction("POP_TOP", 0)]
+    prologue.append(Instruction("RESUME", 0))
+    position = len(slots)
+    for kind in kinds:
+        if kind is SlotKind.NULL:
+            prologue.append(Instruction("PUSH_NULL", 0))
+            continue
+        prologue += _load(position, consts)
+        position += 1
+        if kind is SlotKind.EXC_INFO:
+            prologue += [Instruction("PUSH_EXC_INFO", 0), Instruction("POP_TOP", 0)]
+    free = set(unit.free_slots)
+    for number, slot in enumerate(slots):
+        if slot not in free and slot + shift:
+            prologue += [*_load(number, consts), Instruction("STORE_FAST", slot + shift)]
+    if raising:
+        prologue += _load(position, consts)
+    prologue += _give_up_list(slots, consts, shift)
+    table: list[ExceptionEntry] = []
+    if raising:
+        prologue.append(Instruction("RAISE_VARARGS", 1, positions=unit.instructions[index].positions))
+        entry = unit.instructions[index].handler
+        if entry is not None:  # it is raised under that instruction's handler, and on its line
+            at = len(prologue) - 1
+            table.append(ExceptionEntry(at, at + 1, -entry.target - 1, entry.depth, entry.lasti))
+    else:
+        prologue.append(Instruction("JUMP_FORWARD", 0, target=-1))
+    moved = len(prologue)
+    for instruction in body:
+        if instruction.target is not None:
+            instruction.target += moved
+    if not raising:
+        prologue[-1].target = moved + index
+    table += [ExceptionEntry(e.start + moved, e.end + moved, e.target + moved, e.depth, e.lasti)
+              for e in unit.exception_table]
+    if raising and table and table[0].target < 0:
+        table[0] = table[0]._replace(target=-table[0].target - 1 + moved)
+    names: dict[str, Any] = {"co_varnames": (".values",), "co_nlocals": 1} if shift else {}
+    return encode_parts(code.replace(**names) if names else code, prologue + body, table,
+                        co_consts=tuple(consts), co_argcount=1, co_posonlyargcount=0, co_kwonlyargcount=0,
+                        co_flags=code.co_flags & ~_SIGNATURE_FLAGS)
+
+
+def _give_up_list(slots: Sequence[int], consts: list[Any], shift: int) -> list[Instruction]:
+    """Empty the list in local 0, and put there what the frame has in it."""
+    first = _load(list(slots).index(0), consts) if 0 in slots and not shift else []
+    consts.append(None)
+    end = Instruction("LOAD_CONST", len(consts) - 1)
+    emptied = [Instruction("LOAD_FAST", 0), end, end.copy(), Instruction("BUILD_SLICE", 2),
+               Instruction("DELETE_SUBSCR", 0)]
+    return [*first, *emptied, Instruction("STORE_FAST" if first else "DELETE_FAST", 0)]
+
+
+def _shifted(instruction: Instruction, shift: int) -> Instruction:
+    copy = instruction.copy()
+    if shift and BY_NAME[copy.opname].operand is Operand.SLOT:
+        copy.arg = (copy.arg or 0) + shift
+    return copy
+
+
+def _load(position: int, consts: list[Any]) -> list[Instruction]:
+    """Push values[position]."""
+    number = next((at for at, const in enumerate(consts) if type(const) is int and const == position), len(consts))
+    if number == len(consts):
+        consts.append(position)
+    return [Instruction("LOAD_FAST", 0), Instruction("LOAD_CONST", number), Instruction("BINARY_SUBSCR", 0)]

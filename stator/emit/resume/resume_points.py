@@ -14,17 +14,18 @@ from typing import Any
 
 from stator import events
 from stator.code.decode import decode
-from stator.emit.resume.native_code import SlotKind, resume_code
 from stator.emit.resume.native_step import (
     NativeFrame,
     NewOwners,
     Saved,
+    SlotKind,
     advance_generator,
     handling,
     own_frames_dropped,
     pass_on,
+    resume_code,
 )
-from stator.interp.frame import NULL
+from stator.interp.frame import NULL, UNBOUND
 from stator.interp.suspend import FrameState, names_of, remake
 
 NATIVE_CODES: set[types.CodeType] = set()  # made here to run natively: nobody captures them
@@ -32,7 +33,7 @@ NATIVE_CODES: set[types.CodeType] = set()  # made here to run natively: nobody c
 
 @dataclass(frozen=True)
 class Left:
-    """What a frame that ran natively leaves: its callers, with their values, and an exception to be raised there."""
+    """The callers of a frame that ran natively, their values, and an exception to raise there."""
 
     states: list[FrameState]
     values: tuple[Any, ...]
@@ -61,10 +62,7 @@ class ResumePoint:
     # ------------------------------------------------------------------ natively
 
     def run_innermost(self, taken: list[Any], invoke: object) -> Left:
-        """Run the innermost frame to its end (a generator's: to its next yield); its callers are left.
-
-        `taken`, which is emptied, has the values.
-        """
+        """Run the innermost frame to its end (a generator's: to its next yield) with `taken`, which is emptied."""
         frames, _ = self._split(tuple(taken))
         outer = tuple(taken[:sum(state.value_count() for state in self.states[:-2])])
         taken.clear()
@@ -75,7 +73,7 @@ class ResumePoint:
             del frames, _, outer, value, error  # see run_native
 
     def ways_out(self) -> Iterator[Left]:
-        """What `run_innermost` may leave: each value the number of the one it was before, None where it is new."""
+        """Results that `run_innermost` may have: each value the number of the one it was before, None: new."""
         values = tuple(range(sum(state.value_count() for state in self.states) + self.handled))
         for yielded, raised in ((False, None), (True, None), (False, Exception())):
             frames, _ = self._split(values)
@@ -142,15 +140,13 @@ class ResumePoint:
             del frame, outside, made, value, error  # see run_native
 
     def _call(self, frame: NativeFrame, pending: list[BaseException], invoke: Any = None) -> Any:
-        """Run a frame from where it stands; that of a generator gives a generator, which runs it when advanced.
-
-        `pending`, which is emptied, has the exception to raise there, if any.
-        """
+        """Run a frame, or make a generator that runs it; `pending`, which is emptied, has an exception to raise."""
         state = frame.state
         unit = decode(state.code)
         kinds = tuple(SlotKind(kind) for kind in frame.kinds())
         raising = bool(pending)
-        slots = frame.bound_slots()
+        # A dead slot may hold no value.
+        slots = tuple(slot for slot, value in zip(state.slots, frame.slots, strict=True) if value is not UNBOUND)
         key = (state.code, id(state.namespace), frame.ip, slots, kinds, raising, state.kwnames)
         closure = tuple(frame.slots[state.slots.index(slot)] for slot in unit.free_slots) or None
         code = self._native.get(key)
@@ -172,10 +168,8 @@ class ResumePoint:
             mine = itertools.islice(all_given, state.value_count())
             given = iter(mine if owners is None else owners.taken(state, mine))
             slots = [next(given) for _ in state.slots]
-            stack: list[Any] = []
-            for kind in state.kinds:
-                stack.append(NULL if kind == "null" else Saved(next(given), next(given)) if kind == "exc_info"
-                             else next(given))
+            stack = [NULL if kind == "null" else Saved(next(given), next(given)) if kind == "exc_info"
+                     else next(given) for kind in state.kinds]
             tail = [next(given) for _ in range(state.tail_count())]
             frame = NativeFrame(state, slots, stack, tail)
             held = iter(tail[2:] if state.generator else tail)

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 from stator import _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis import mutation
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
@@ -38,7 +38,6 @@ from stator.graph.values.graph_numbers import InputItems
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
-from stator.strategy import Strategy
 
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
 # Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.

@@ -13,12 +13,11 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 
 from stator import _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.graph.services import Recorder
 from stator.graph.state.quiet_logging import muted
 from stator.source import Source
-from stator.strategy import Strategy
 
 
 def _nothing(*values: object) -> None:

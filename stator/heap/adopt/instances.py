@@ -6,25 +6,28 @@ In: an object and where it was read.  Out: a stand-in made without running the c
 from __future__ import annotations
 
 import collections
+import contextlib
+import functools
 import types
-from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator.breaks import Break
+from stator.graph.metadata.input_layouts import acts_as_wrapper
+from stator.graph.record.wrapper_subclasses import flatten, same_flattening
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import adopt_members
-from stator.heap.blank_instances import new_shell, slot_members
 from stator.heap.pure_readers import plain_value
-from stator.heap.raw_access import instance_dict, items_in_order, set_instance_dict
+from stator.heap.raw_access import instance_dict, items_in_order, new_shell, set_instance_dict, slot_members
 from stator.heap.services import Heap
-from stator.heap.tracker import ShadowKind, VariableTracker
-from stator.source import CallOf, DictOf, Index, Key, Pinned, Slot, Source
+from stator.heap.tracker import ShadowKind, VariableTracker, recorded
+from stator.source import Attr, CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
 
+@recorded
 def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
     cls = type(value)
     shell = new_shell(cls)
     assert shell is not None
@@ -42,8 +45,7 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
         heap.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
     else:
         standin = shell.make(cls)
-    tracker = heap.register(VariableTracker(standin, value, source, shell.shape))
-    tracker.initial = boxes
+    tracker = heap.register(VariableTracker(standin, value, source, shell.shape, boxes))
     heap.guard_type(tracker)
     if shell.shape is ShadowKind.TUPLE:
         heap.guard(source, Kind.LEN, len(boxes))
@@ -99,17 +101,51 @@ def fill_attributes(heap: Heap, tracker: VariableTracker) -> None:
             tracker.initial_dict = {n: heap.box(v, Key, DictOf(source), n) for n, v in namespace.items()}
             instance_dict(standin).update(tracker.initial_dict)  # type: ignore[union-attr]
     members = slot_members(type(value))
-    if members:
-        tracker.initial_slots = {}
-        for member in members:
-            try:
-                raw = member.__get__(value)
-            except AttributeError:
-                continue
-            box = heap.box(raw, _slot_source(member), source)
-            tracker.initial_slots[member] = box
+    tracker.initial_slots = {} if members else None
+    for member in members:
+        with contextlib.suppress(AttributeError):  # a slot that is not set
+            box = heap.box(member.__get__(value), functools.partial(_slot, member), source)
+            tracker.initial_slots[member] = box  # type: ignore[index]
             member.__set__(standin, box)
 
 
-def _slot_source(member: Any) -> Callable[..., Any]:
-    return lambda base: Slot(base, member.__name__, member.__objclass__)
+def _slot(member: Any, base: Source) -> Slot:
+    return Slot(base, member.__name__, member.__objclass__)
+
+
+# ---------------------------------------------------------------------- wrapper subclasses
+
+
+def guard_parts(heap: Heap, tensor: torch.Tensor, source: Source, wrapper: object) -> None:
+    """Guard the inner tensors of a wrapper: their names, their metadata, the context."""
+    names, context = flatten(tensor)
+    place = CallOf(Pinned(same_flattening), (source, Pinned(tuple(names)), Pinned(context)))
+    heap.guard(place, Kind.FRESH_CALL, True)
+    for name in names:
+        inner, inner_source = getattr(tensor, name), part_source(tensor, source, name)
+        fake = getattr(wrapper, name)
+        if type(fake) is FakeTensor and fake._has_symbolic_sizes_strides:
+            outer = heap.recorder.wrappers.outers[id(wrapper)]
+            heap.recorder.wrappers.define_part(outer, name, fake, inner_source)
+        heap.guard(inner_source, Kind.TENSOR, heap.recorder.meta_of(inner, fake))
+        if acts_as_wrapper(type(inner)):
+            guard_parts(heap, inner, inner_source, fake)
+
+
+def open_parts(heap: Heap, tensor: torch.Tensor, source: Source) -> dict[str, Any]:
+    """The dimensions of each inner tensor that become symbols."""
+    return {name: heap.shapes.open_dims(getattr(tensor, name), part_source(tensor, source, name))
+            for name in flatten(tensor)[0]}
+
+
+def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
+    own = instance_dict(tensor)
+    return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
+
+
+def leaf_sources(tensor: torch.Tensor, source: Source) -> list[tuple[Any, Source]]:
+    """The plain tensors that a tensor is made of, and where they are."""
+    if not acts_as_wrapper(type(tensor)):
+        return [(tensor, source)]
+    return [leaf for name in flatten(tensor)[0]
+            for leaf in leaf_sources(getattr(tensor, name), part_source(tensor, source, name))]

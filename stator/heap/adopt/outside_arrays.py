@@ -2,7 +2,7 @@
 
 An array's layout is a fact at once; its contents are one when C code first looks at them, and are compared at the
 end.  An array may share its memory with a tensor, in either direction (`torch.from_numpy`, `Tensor.numpy`): see
-`heap/memory_faces.py`.
+`heap/shared_state.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.guards.array_contents import value_of_scalar
 from stator.guards.guard import Kind
+from stator.guards.tensor_meta import value_of_scalar
 from stator.heap.services import Heap
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.shapes.policy import SAME_CONTENTS, VALUE_OF_SCALAR
-from stator.shapes.varying_values import HELD
+from stator.shapes.symbolic_values import GRAPH_SCALAR_OF
 from stator.source import CallOf, Pinned, Source
 
 CONTENTS_LIMIT = 1 << 22  # bytes of an array whose contents are compared at every call
@@ -38,21 +38,14 @@ def array_adopters(heap: Heap) -> dict[type, Any]:
     return found
 
 
-def _scalar_types() -> frozenset[type]:
-    """Every numpy scalar that is a plain value; numpy.void may hold fields that can be assigned."""
-    return frozenset(info for info in set(numpy.sctypeDict.values()) if numpy.dtype(info).kind in _KINDS)
-
-
-SCALARS = _scalar_types()
+# Every numpy scalar that is a plain value; numpy.void may hold fields that can be assigned.
+SCALARS = frozenset(cls for cls in numpy.sctypeDict.values() if numpy.dtype(cls).kind in _KINDS)
 FED = frozenset({numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8, numpy.float16, numpy.float32,
                  numpy.float64})  # scalars that can be inputs of the graph
 
 
-# ---------------------------------------------------------------------- readers: asked again by guards
-
-
 def layout_of(array: numpy.ndarray) -> Any:
-    """All of an array but its contents."""
+    """A pure reader for guards: all of an array but its contents."""
     if type(array) is not numpy.ndarray:
         return None
     return array.dtype.str, array.shape, array.strides, array.flags.writeable
@@ -66,28 +59,24 @@ def scalar_tensor(value: object) -> torch.Tensor:
     return torch.from_numpy(numpy.array(value))
 
 
+@recorded
 def adopt_scalar(heap: Heap, value: object, source: Source) -> Any:
     """A numpy scalar never changes: it is itself, and its value is the fact; or it is an input of the graph."""
-    tracker = heap.known(value, source)
-    if tracker is None and heap.trace_numpy and type(value) in FED and heap.shapes.feeds_numpy(source):
-        heap.guard(source, Kind.TYPE, type(value))
-        held = HELD[type(value)]()
-        tracker = heap.register(VariableTracker(held, value, source, ShadowKind.VALUE))
+    heap.guard(source, Kind.TYPE, type(value))
+    if heap.trace_numpy and type(value) in FED and heap.shapes.feeds_numpy(source):
+        held = GRAPH_SCALAR_OF[type(value)]()
+        heap.register(VariableTracker(held, value, source, ShadowKind.VALUE))
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             real = scalar_tensor(value)
         held.tensor = heap.adopt(real, CallOf(Pinned(scalar_tensor), (source,)))
         heap.unread_met = True
-    if tracker is None:
-        heap.guard(source, Kind.TYPE, type(value))
-        heap.guard(CallOf(VALUE_OF_SCALAR, (source,)), Kind.FRESH_CALL, value_of_scalar(value))
-        tracker = heap.register(VariableTracker(value, value, source, ShadowKind.VALUE))
-    return tracker.standin
+        return held
+    heap.guard(CallOf(VALUE_OF_SCALAR, (source,)), Kind.FRESH_CALL, value_of_scalar(value))
+    return heap.register(VariableTracker(value, value, source, ShadowKind.VALUE)).standin
 
 
+@recorded
 def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
     if value.dtype.kind not in _KINDS:
         return heap._adopt_opaque(value, source)
     heap.guard(source, Kind.TYPE, numpy.ndarray)
@@ -101,12 +90,8 @@ def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
 
 def _same_layout(value: Any) -> ndarray:
     """An array of the same layout with memory of its own, not filled yet."""
-    if not value.size:
-        low, high = 0, value.dtype.itemsize
-        start = 0
-    else:
-        low, high = numpy.lib.array_utils.byte_bounds(value)
-        start = value.__array_interface__["data"][0] - low
+    low, high = numpy.lib.array_utils.byte_bounds(value) if value.size else (0, value.dtype.itemsize)
+    start = value.__array_interface__["data"][0] - low if value.size else 0
     memory = numpy.zeros(high - low, numpy.uint8)
     return numpy.ndarray(value.shape, value.dtype, memory, start, value.strides)
 
@@ -149,10 +134,8 @@ class Arrays:
         self.views: dict[int, View] = {}  # arrays that are views of those
 
     def clear(self) -> None:
-        for held in (self.inputs, self.buffers, self.drawn):
-            held.clear()
-        self.backed.clear()
-        self.views.clear()
+        for held in (self.inputs, self.buffers, self.drawn, self.backed, self.views):
+            held.clear()  # type: ignore[attr-defined]
 
     def root_of(self, array: numpy.ndarray) -> Any:
         """The array whose memory it is, as far as the trace knows."""

@@ -20,9 +20,8 @@ from typing import Any
 from stator import _core
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.pure_readers import hashed
-from stator.heap.raw_access import raw_members
+from stator.heap.raw_access import CONSTANT_TYPES, is_constant_tuple, raw_members
 from stator.heap.services import Heap
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import datetime
+import decimal
 import functools
 import types
 import weakref
@@ -15,14 +17,14 @@ from typing import Any
 
 from stator import _hook
 from stator.breaks import Break
-from stator.guards.guard import Kind
+from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
 from stator.heap.services import Heap
-from stator.heap.tracker import ShadowKind, VariableTracker
-from stator.host.value_kinds import is_a
-from stator.shapes.symbolic_values import specialise
+from stator.heap.tracker import ShadowKind, VariableTracker, recorded
+from stator.host.value_kinds import is_a, mro_of
+from stator.shapes.symbolic_values import specialise, varying
 from stator.source import Attr, CallOf, Pinned, Slot, Source
 
 
@@ -30,12 +32,12 @@ def holder_adopters(heap: Heap) -> dict[type, Any]:
     """Adopters by type, each called as adopter(value, source)."""
     found = {
         types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
-        types.MappingProxyType: adopt_proxy, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
+        types.MappingProxyType: adopt_mapping_view, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
         functools.partial: adopt_partial, bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
+        **dict.fromkeys(DICT_VIEWS, adopt_mapping_view), **dict.fromkeys(VALUES, adopt_value),
     }
-    found.update(dict.fromkeys(SENTINELS, adopt_sentinel))
-    found.update(dict.fromkeys(DICT_VIEWS, adopt_dict_view))
-    return {cls: functools.partial(adopter, heap) for cls, adopter in found.items()}
+    return {**dict.fromkeys(SENTINELS, heap._adopt_identity),
+            **{cls: functools.partial(adopter, heap) for cls, adopter in found.items()}}
 
 
 # Objects of the standard library that only their identity tells apart, which native code compares by `is`.
@@ -45,25 +47,20 @@ SENTINELS = frozenset({
 })
 
 
-def adopt_sentinel(heap: Heap, value: object, source: Source) -> object:
-    heap.guard(source, Kind.ID, value)
-    return value
-
-
 def adopt_builtin(heap: Heap, value: Any, source: Source) -> Any:
     """A C function is itself; one bound to an object is bound again, to the stand-in of that object."""
     receiver = value.__self__
     if receiver is None or is_a(receiver, (types.ModuleType, type)):
-        heap.guard(source, Kind.ID, value)
-        return value
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
-    descriptor = _descriptor(value)
+        return heap._adopt_identity(value, source)
+    return _adopt_bound(heap, value, source)
+
+
+@recorded
+def _adopt_bound(heap: Heap, value: Any, source: Source) -> Any:
+    descriptor, receiver = _descriptor(value), value.__self__
     if descriptor is None:
         heap.guard(source, Kind.ID, value)
-        heap.register(VariableTracker(value, value, source, ShadowKind.OPAQUE))
-        return value
+        return heap.register(VariableTracker(value, value, source, ShadowKind.OPAQUE)).standin
     heap.guard(source, Kind.TYPE, type(value))
     heap.guard(CallOf(Pinned(_descriptor), (source,)), Kind.ID, descriptor)
     own = heap.adopt(receiver, Attr(source, "__self__"))
@@ -79,9 +76,9 @@ def adopt_builtin(heap: Heap, value: Any, source: Source) -> Any:
 
 
 def _descriptor(value: Any) -> Any:
-    """What a bound C function was bound from, perhaps by `super()`, past what a subclass defines."""
+    """The descriptor that a bound C function was bound from, perhaps by `super()`, past what a subclass defines."""
     cls = type(value.__self__)
-    for base in type.__dict__["__mro__"].__get__(cls):
+    for base in mro_of(cls):
         found = base.__dict__.get(value.__name__)
         if type(found) in (types.MethodDescriptorType, types.WrapperDescriptorType) \
                 and found.__get__(value.__self__, cls) == value:
@@ -89,102 +86,80 @@ def _descriptor(value: Any) -> Any:
     return None
 
 
+@recorded
 def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     """A partial of the stand-ins of its parts."""
-    tracker = heap.known(value, source)
-    if tracker is None:
-        heap.guard(source, Kind.TYPE, functools.partial)
-        args = heap.adopt(value.args, Attr(source, "args"))
-        heap.expose(args)
-        keywords = heap.adopt(value.keywords, Attr(source, "keywords"))
-        heap.expose(keywords)
-        standin: Any = functools.partial(_no_callback)
-        standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), args, keywords, None))
-        tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
-        fill_attributes(heap, tracker)
-    return tracker.standin
+    heap.guard(source, Kind.TYPE, functools.partial)
+    parts = []
+    for name in ("args", "keywords"):
+        parts.append(heap.adopt(getattr(value, name), Attr(source, name)))
+        heap.expose(parts[-1])
+    standin: Any = functools.partial(_no_callback)
+    standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), *parts, None))
+    fill_attributes(heap, heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)))
+    return standin
 
 
-def adopt_proxy(heap: Heap, value: Any, source: Source) -> Any:
-    """A mapping proxy shows the shadow of its mapping."""
-    tracker = heap.known(value, source)
-    if tracker is None:
-        heap.guard(source, Kind.TYPE, types.MappingProxyType)
-        shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
-        if heap.is_opaque(shown):
-            raise Break("SB005", f"a mappingproxy of a {type(shown).__name__}")
-        tracker = heap.register(VariableTracker(types.MappingProxyType(shown), value, source, ShadowKind.VALUE))
-    return tracker.standin
+@recorded
+def adopt_mapping_view(heap: Heap, value: Any, source: Source) -> Any:
+    """A mapping proxy, or keys, values or items of a dict, show the shadow of the mapping."""
+    heap.guard(source, Kind.TYPE, type(value))
+    shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
+    is_proxy = type(value) is types.MappingProxyType
+    if heap.is_opaque(shown) or not is_proxy and not is_a(shown, dict):
+        raise Break("SB005", f"a {type(value).__name__} of a {type(shown).__name__}")
+    if not is_proxy and (known := heap.by_standin.get(id(shown))) is not None:
+        heap.expose_keys(known)
+    standin = (types.MappingProxyType if is_proxy else DICT_VIEWS[type(value)])(shown)
+    return heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)).standin
 
 
-def adopt_dict_view(heap: Heap, value: Any, source: Source) -> Any:
-    """Keys, values or items of a dict show those of its shadow: what is in them is read as from the dict."""
-    tracker = heap.known(value, source)
-    if tracker is None:
-        heap.guard(source, Kind.TYPE, type(value))
-        shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
-        if heap.is_opaque(shown) or not is_a(shown, dict):
-            raise Break("SB005", f"a {type(value).__name__} of a {type(shown).__name__}")
-        if (known := heap.by_standin.get(id(shown))) is not None:
-            heap.expose_keys(known)
-        tracker = heap.register(VariableTracker(DICT_VIEWS[type(value)](shown), value, source, ShadowKind.VALUE))
-    return tracker.standin
-
-
+@recorded
 def adopt_reference(heap: Heap, value: Any, source: Source) -> Any:
     """A weak reference to the stand-in; that the referent lives (or has died) is a fact."""
-    tracker = heap.known(value, source)
-    if tracker is None:
-        heap.guard(source, Kind.TYPE, type(value))
-        referent = heap.adopt(referent_of(value), CallOf(Pinned(referent_of), (source,)))
-        if referent is None:
-            standin: Any = value  # dead for good: nothing can be reached through it
-        elif is_a(value, weakref.KeyedRef):
-            key = heap.adopt(value.key, Slot(source, "key", weakref.KeyedRef))
-            standin = weakref.KeyedRef(referent, _no_callback, key)
-        elif value.__callback__ is not None:  # an object of its own, unlike the one plain reference
-            standin = weakref.ref(referent, _no_callback)
-        else:
-            standin = weakref.ref(referent)
-        heap.kept.append(referent)
-        tracker = heap.by_standin.get(id(standin))
-        if tracker is not None:  # one object has one plain weak reference
-            heap.by_original[id(value)] = tracker
-            return standin
-        tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
-    return tracker.standin
+    heap.guard(source, Kind.TYPE, type(value))
+    referent = heap.adopt(referent_of(value), CallOf(Pinned(referent_of), (source,)))
+    if referent is None:
+        standin: Any = value  # dead for good: nothing can be reached through it
+    elif is_a(value, weakref.KeyedRef):
+        key = heap.adopt(value.key, Slot(source, "key", weakref.KeyedRef))
+        standin = weakref.KeyedRef(referent, _no_callback, key)
+    elif value.__callback__ is not None:  # an object of its own, unlike the one plain reference
+        standin = weakref.ref(referent, _no_callback)
+    else:
+        standin = weakref.ref(referent)
+    heap.kept.append(referent)
+    if (known := heap.by_standin.get(id(standin))) is not None:  # one object has one plain weak reference
+        heap.by_original[id(value)] = known
+        return standin
+    return heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)).standin
 
 
 def _no_callback(*args: object) -> None:
     pass
 
 
+@recorded
 def adopt_buffer(heap: Heap, value: Any, source: Source) -> Any:
     """A bytearray or an array: its bytes are a fact, and are compared at the end."""
-    tracker = heap.known(value, source)
-    if tracker is None:
-        heap.guard(source, Kind.TYPE, type(value))
-        contents = bytes_of(value)
-        heap.guard(CallOf(Pinned(bytes_of), (source,)), Kind.FRESH_CALL, contents)
-        if type(value) is bytearray:
-            standin: Any = bytearray(contents)
-        else:
-            heap.guard(CallOf(Pinned(typecode_of), (source,)), Kind.FRESH_CALL, value.typecode)
-            standin = array.array(value.typecode, contents)
-        if _hook.is_exported(value):  # a view of it keeps it from changing its size
-            heap.held_views[id(standin)] = memoryview(standin)
-        tracker = VariableTracker(standin, value, source, ShadowKind.BUFFER)
-        tracker.initial = contents
-        heap.faces.add_copy(tracker)
-        heap.register(tracker)
-    return tracker.standin
+    heap.guard(source, Kind.TYPE, type(value))
+    contents = bytes_of(value)
+    heap.guard(CallOf(Pinned(bytes_of), (source,)), Kind.FRESH_CALL, contents)
+    if type(value) is bytearray:
+        standin: Any = bytearray(contents)
+    else:
+        heap.guard(CallOf(Pinned(typecode_of), (source,)), Kind.FRESH_CALL, value.typecode)
+        standin = array.array(value.typecode, contents)
+    if _hook.is_exported(value):  # a view of it keeps it from changing its size
+        heap.held_views[id(standin)] = memoryview(standin)
+    tracker = VariableTracker(standin, value, source, ShadowKind.BUFFER, contents)
+    heap.faces.add_copy(tracker)
+    return heap.register(tracker).standin
 
 
+@recorded
 def adopt_view(heap: Heap, value: memoryview, source: Source) -> Any:
     """A memoryview of the whole of its object shows the stand-in of that object."""
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
     layout = view_layout(value)
     if layout is None:
         return heap._adopt_opaque(value, source)
@@ -211,3 +186,51 @@ def view_layout(view: memoryview) -> tuple[Any, ...] | None:
 
 def typecode_of(value: array.array[Any]) -> str:
     return value.typecode
+
+
+# ---------------------------------------------------------------------- immutable values
+
+
+VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.datetime, datetime.timedelta,
+                                     datetime.timezone, decimal.Decimal})
+
+
+def parts_of(value: object) -> Any:
+    """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
+    if type(value) not in VALUES:
+        return None
+    parts = tuple(value.as_tuple()) if type(value) is decimal.Decimal else value.__reduce__()[1]
+    parts = tuple(parts_of(part) if type(part) in VALUES else part for part in parts)
+    return parts if is_constant(parts) else None
+
+
+def decimal_settings() -> tuple[Any, ...]:
+    """A pure reader for guards: how this thread computes decimals."""
+    context = decimal.getcontext()
+    traps = tuple(sorted(signal.__name__ for signal, trapped in context.traps.items() if trapped))
+    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, *traps)
+
+
+def guard_decimal_settings(heap: Heap) -> None:
+    heap.guard(CallOf(Pinned(decimal_settings)), Kind.FRESH_CALL, decimal_settings())
+
+
+@recorded
+def adopt_value(heap: Heap, value: object, source: Source) -> Any:
+    """A value that never changes is itself; what it was made of is the fact."""
+    parts = parts_of(value)
+    if parts is None:
+        return heap._adopt_opaque(value, source)
+    if type(value) is decimal.Decimal:
+        guard_decimal_settings(heap)
+    heap.guard(source, Kind.TYPE, type(value))
+    heap.guard(CallOf(Pinned(parts_of), (source,)), Kind.FRESH_CALL, parts)
+    return heap.register(VariableTracker(value, value, source, ShadowKind.VALUE)).standin
+
+
+@recorded
+def adopt_unread(heap: Heap, value: object, source: Source) -> Any:
+    """A value that changes too often to be a fact: its class is guarded; an instruction that looks further breaks."""
+    heap.guard(source, Kind.TYPE, type(value))
+    heap.unread_met = True
+    return heap.register(VariableTracker(varying(value), value, source, ShadowKind.OPAQUE)).standin

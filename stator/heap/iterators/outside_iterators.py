@@ -21,7 +21,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import DICT_VIEWS, container_behind, reduced, set_state
 from stator.heap.services import Heap
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
 
@@ -77,11 +77,9 @@ def iterator_adopters(heap: Heap) -> dict[type, Any]:
     return found
 
 
+@recorded
 def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
-    """An iterator whose `__reduce__` tells all there is to know."""
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
+    """An iterator whose `__reduce__` gives its whole state."""
     cls = type(value)
     heap.guard(source, Kind.TYPE, cls)
     make, args, state = reduced(value)
@@ -95,9 +93,7 @@ def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
         heap.services.run_native(make, tuple(adopted))
     if new_state is not None:
         set_state(standin, new_state)
-    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR))
-    tracker.initial = reduced(standin)
-    tracker.type_guarded = True
+    heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR, reduced(standin))).type_guarded = True
     return standin
 
 
@@ -196,11 +192,9 @@ def _state(heap: Heap, cls: type, state: Any, source: Source, looks: bool) -> An
     return tuple(_part(heap, cls, part, Index(source, i), looks and i == 0) for i, part in enumerate(state))
 
 
+@recorded
 def adopt_walker(heap: Heap, value: object, source: Source) -> Any:
     """An iterator of a dict or of a view: it knows its dict and how many items are left."""
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
     cls = type(value)
     heap.guard(source, Kind.TYPE, cls)
     behind = CallOf(Pinned(container_behind), (source,))
@@ -218,19 +212,12 @@ def adopt_walker(heap: Heap, value: object, source: Source) -> Any:
             heap.guard(CallOf(Pinned(is_at_end), (source,)), Kind.FRESH_CALL, True)
         shadow = heap.adopt(container, behind)
         heap.expose(shadow)
-        if not _has_its_keys(heap.by_standin[id(shadow)]):  # CPython's iterator knows how many there were
+        keys, initial = list(dict.keys(shadow)), heap.by_standin[id(shadow)].initial
+        if len(keys) != len(initial) or not all(map(operator.is_, keys, initial)):  # CPython counts them, too
             raise Break("SB014", f"a {cls.__name__} from outside, over a dict that was changed")
         standin = advanced(start(shadow), len(container) - left)
-    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR))
-    tracker.initial = steps_left(standin)
-    tracker.type_guarded = True
+    heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR, steps_left(standin))).type_guarded = True
     return standin
-
-
-def _has_its_keys(tracker: VariableTracker) -> bool:
-    """Whether a dict from outside has the keys that it came with, in their order."""
-    keys = list(dict.keys(tracker.standin))
-    return len(keys) == len(tracker.initial) and all(map(operator.is_, keys, tracker.initial))
 
 
 def is_at_end(walker: object) -> bool:
@@ -250,9 +237,6 @@ def steps_left(walker: object) -> int:
 
 def advanced(iterator: Iterator[Any], steps: int) -> Iterator[Any]:
     """The iterator, `steps` items further on."""
-    if steps == 1:
-        next(iterator, None)
-        return iterator
     for _ in itertools.islice(iterator, steps):
         pass
     return iterator

@@ -1,38 +1,129 @@
-"""Iterators from outside, by what they will yield next.
+"""Iterators from outside, by the items they will yield next.
 
     a list_iterator at any position  ->  an iterator over boxes of peek(it, 0), peek(it, 1), ...
 
-What is guarded is that the next items are there and are what was read, never the position: a loop with a graph break
-in its body is compiled once.  How many items the program took is written back by advancing the user's iterator.
+Guarded are the next items, never the position: a loop with a graph break in its body is compiled once.  Write-back
+advances the user's iterator by the number of items that the program took.
+
+Iterators over sets, deques, arrays and memoryviews, and the pools of itertools, are copied to read their items: copies
+run no Python code.  pairwise and tee hold items that they have taken and not yielded yet.
 """
 
 from __future__ import annotations
 
+import array
+import collections
 import itertools
 import operator
 import sys
 from typing import Any
 
-from stator import _core
+from stator import _core, _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.box import NO_KEY, Box
-from stator.heap.iterators.copied_iterators import (
-    COPIED,
-    POOLS,
-    WALKED,
-    can_be_copied,
-    container_copied,
-    items_to_come,
-    walked_by,
-)
-from stator.heap.iterators.items_ahead import AHEAD, ahead_of
-from stator.heap.pure_readers import bytes_of, reduced
+from stator.heap.pure_readers import bytes_of, container_behind, reduced, set_state
 from stator.heap.raw_access import raw_members
 from stator.heap.services import Heap
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.heap.tracker import NO_KEY, Box, ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, Source
+
+_TEE: type = type(itertools.tee([])[0])
+TEE_DATA: type = type(reduced(itertools.tee([])[0])[2][0])
+AHEAD: frozenset[type] = frozenset({itertools.pairwise, _TEE})
+
+
+def ahead_of(iterator: object) -> tuple[list[Any], Any, bool]:
+    """The items it holds, the iterator that it takes more from (None at its end), and whether that is its alone."""
+    if type(iterator) is itertools.pairwise:
+        parts = _hook.pairwise_parts(iterator)
+        # Held by it, by the parts, and as an argument: nobody else.
+        return (list(parts[1:]), parts[0], sys.getrefcount(parts[0]) == 3) if parts else ([], None, True)
+    data, index = reduced(iterator)[2]
+    held: list[Any] = []
+    count = 1  # of the blocks of items, each of which holds the iterator
+    while (block := reduced(data)[1])[2] is not None:
+        held += block[1]
+        data, count = block[2], count + 1
+    return [*held, *block[1]][index:], block[0], sys.getrefcount(block[0]) == count + 2
+
+
+# Their `__reduce__` lists the items to come.
+_LISTED: frozenset[type] = frozenset(map(type, (
+    iter(set()), iter(collections.OrderedDict()), iter({}), iter({}.values()), iter({}.items()),
+)))
+_DEQUES: frozenset[type] = frozenset({type(iter(collections.deque())), type(reversed(collections.deque()))})
+_ARRAY = type(iter(array.array("i")))
+_MEMORY: type = type(iter(memoryview(b"")))
+POOLS: frozenset[type] = frozenset({itertools.product, itertools.permutations, itertools.combinations,
+                                    itertools.combinations_with_replacement})
+COPIED = _LISTED | _DEQUES | POOLS | {_ARRAY, _MEMORY}
+
+
+def can_be_copied(iterator: object) -> bool:
+    """Whether a copy yields what the iterator would: not where its container has changed since."""
+    if type(iterator) in _DEQUES:
+        return _hook.deque_stands(iterator)
+    if type(iterator) is _MEMORY:
+        return _is_readable(_hook.memory_iterator_parts(iterator))
+    if type(iterator) in _LISTED:
+        if type(container_behind(iterator)) is dict:  # see outside_iterators.WALKERS
+            return False
+        try:
+            reduced(iterator)
+        except RuntimeError:  # changed size, or mutated, during iteration
+            return False
+    return True
+
+
+def items_to_come(iterator: object, count: int) -> list[Any]:
+    """At most `count` of the next items."""
+    if type(iterator) is _MEMORY:
+        parts = _hook.memory_iterator_parts(iterator)
+        return parts[0][parts[1]:parts[1] + count].tolist() if parts else []
+    make, args, state = reduced(iterator)
+    if type(iterator) in _LISTED:
+        return args[0][:count]
+    copy = make(*args)
+    if state is not None:
+        set_state(copy, state)
+    return list(itertools.islice(copy, count))
+
+
+def container_copied(iterator: object) -> list[Any]:
+    """What the iterator walks; the pools of itertools are tuples of their own."""
+    cls = type(iterator)
+    if cls in POOLS:
+        return []
+    if cls is _MEMORY:
+        return [parts[0].obj] if (parts := _hook.memory_iterator_parts(iterator)) else []
+    if cls in _LISTED:
+        found = container_behind(iterator)
+        return [] if found is None else [found]
+    return [reduced(iterator)[1][0]]
+
+
+def _is_readable(parts: tuple[Any, ...]) -> bool:
+    """Whether a memoryview shows bytes or an array, item by item."""
+    if not parts:
+        return True
+    try:
+        return type(parts[0].obj) in _BUFFERS and parts[0].ndim == 1 and parts[0][:0].tolist() == []
+    except (ValueError, NotImplementedError):  # it was released; its items are no numbers
+        return False
+
+
+_BUFFERS = frozenset({bytes, bytearray, array.array})
+WALKED: tuple[type, ...] = (set, frozenset, dict, collections.deque, array.array, bytearray)
+
+
+def walked_by(cls: type) -> tuple[type, ...]:
+    """The containers that iterators of this class walk."""
+    walked: dict[type, tuple[type, ...]] = {
+        _MEMORY: (bytearray, array.array), type(iter(set())): (set, frozenset), _ARRAY: (array.array,),
+        **dict.fromkeys(_DEQUES, (collections.deque,))}
+    return walked.get(cls) or ((dict,) if cls in _LISTED else ())
+
 
 _LIST: type = type(iter([]))
 _TUPLE: type = type(iter(()))
@@ -121,18 +212,15 @@ def refuse_changed(heap: Heap, tracker: VariableTracker) -> None:
     """The items to come are those of the start: a container that was changed since may hold others."""
     for container in containers_behind(tracker.original):
         known = heap.by_original.get(id(container))
-        if known is None:
-            continue
-        if list_changed(known) if known.shape is ShadowKind.LIST else bytes_of(known.standin) != known.initial \
-                if known.shape is ShadowKind.BUFFER else id(known) in heap.changes.written:
+        if known is not None and (
+                list_changed(known) if known.shape is ShadowKind.LIST else bytes_of(known.standin) != known.initial
+                if known.shape is ShadowKind.BUFFER else id(known) in heap.changes.written):
             raise Break("SB014", f"an iterator over a {type(container).__name__} that was changed")
 
 
 def list_changed(tracker: VariableTracker) -> bool:
     items = list(raw_members(tracker.standin))
-    return len(items) != len(tracker.initial) or not all(
-        box is item or type(box) is Box and box.is_current(item)
-        for box, item in zip(tracker.initial, items, strict=True))
+    return len(items) != len(tracker.initial) or not all(map(is_current, tracker.initial, items))
 
 
 def remaining(iterator: object) -> int:
@@ -199,26 +287,22 @@ def _lookahead(iterator: object) -> int:
 
 def adopt_upcoming(heap: Heap, value: Any, source: Source, otherwise: Any) -> Any:
     """A stand-in that yields boxes of the items to come; `otherwise` adopts what cannot be looked into."""
-    tracker = heap.known(value, source)
-    if tracker is not None:
-        return tracker.standin
+    if (known := heap.known(value, source)) is not None:
+        return known.standin
     if not is_upcoming(value):
         return otherwise(value, source)
     heap.guard(source, Kind.TYPE, type(value))
+    count = _lookahead(value)
+    items_ahead = items_to_come(value, count) if type(value) in COPIED else (peek(value, k) for k in range(count))
     items: list[Any] = [Box(heap, item, _itself, CallOf(Pinned(peek), (source, Pinned(k))), NO_KEY)
-                        for k, item in enumerate(_items(value, _lookahead(value)))]
-    tracker = heap.register(VariableTracker(iter(items), value, source, ShadowKind.UPCOMING))
-    tracker.initial = items
+                        for k, item in enumerate(items_ahead)]
+    tracker = heap.register(VariableTracker(iter(items), value, source, ShadowKind.UPCOMING, items))
     tracker.type_guarded = True
     return tracker.standin
 
 
 LOOKAHEAD = 100_000
 _ROUNDS = 64
-
-
-def _items(iterator: object, count: int) -> Any:
-    return items_to_come(iterator, count) if type(iterator) in COPIED else (peek(iterator, k) for k in range(count))
 
 
 def _itself(base: Source) -> Source:
@@ -235,8 +319,7 @@ def taken(tracker: VariableTracker) -> int:
 
 
 def is_exhausted(tracker: VariableTracker) -> bool:
-    """Whether the program saw the end: a list's iterator then lets go of its list."""
-    # An exhausted list_iterator has no position; one over an empty list that nobody asked yet has position 0.
+    """Whether the program saw the end: an exhausted list_iterator has no position."""
     return reduced(tracker.standin)[2] is None
 
 
@@ -244,14 +327,13 @@ def note_next(heap: Heap, tracker: VariableTracker) -> None:
     """The program asks for the next item: that there is one, or that there is none, becomes a fact."""
     refuse_changed(heap, tracker)
     count = taken(tracker)
-    if count == len(tracker.initial):
-        if type(tracker.original) in ENDLESS:
-            raise Break("SB014", f"more than {_ROUNDS} rounds of a cycle from outside")
-        if count == LOOKAHEAD:
-            raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
+    at_end = count == len(tracker.initial)
+    if at_end and type(tracker.original) in ENDLESS:
+        raise Break("SB014", f"more than {_ROUNDS} rounds of a cycle from outside")
+    if at_end and count == LOOKAHEAD:
+        raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
     reader = _core.at_least if type(tracker.original) in SEQUENCES else at_least  # the type is guarded
-    enough = count < len(tracker.initial)
-    heap.guard(CallOf(Pinned(reader), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, enough)
+    heap.guard(CallOf(Pinned(reader), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, not at_end)
 
 
 def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.adopt.outside_arrays import SCALARS
-from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import tensor_of
 from stator.interp.arrays.traced_numpy import concerns, has_form, read_traced, run_traced
@@ -32,8 +32,7 @@ from stator.interp.services import VM
 from stator.native.rows_declare import ROWS
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.symbolic_values import SYMBOLIC, specialise
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, specialise
 
 _LAYOUT = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides", "device"})
 _VIEWS = frozenset({"T", "mT", "real", "imag"})
@@ -172,7 +171,7 @@ def number_of(vm: VM, scalar: Any) -> Any:
 def prepared(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a call, where torch or Python wants numbers and the program has scalars of the graph."""
     every = (*args, *kwargs.values()) if kwargs else args
-    if not any(type(value) in HELD_TYPES or type(value) is numpy.ndarray for value in every):
+    if not any(type(value) in GRAPH_SCALARS or type(value) is numpy.ndarray for value in every):
         return args, kwargs
     if len(args) == 1 and not kwargs and (row := ROWS.get(id(fn))) is not None and row.makes_number:
         return (one_number(vm, args[0]),), kwargs
@@ -186,12 +185,12 @@ def prepared(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 def plain_key(vm: VM, key: object) -> Any:
     """A subscript in which scalars of the graph are numbers."""
-    if type(key) in HELD_TYPES:
+    if type(key) in GRAPH_SCALARS:
         return number_of(vm, key)
     if type(key) is slice:
         parts = key.start, key.stop, key.step
-        return slice(*[_number(vm, part) for part in parts]) if any(type(p) in HELD_TYPES for p in parts) else key
-    if type(key) is tuple and any(type(part) in HELD_TYPES or type(part) is slice for part in key):
+        return slice(*[_number(vm, part) for part in parts]) if any(type(p) in GRAPH_SCALARS for p in parts) else key
+    if type(key) is tuple and any(type(part) in GRAPH_SCALARS or type(part) is slice for part in key):
         return tuple(plain_key(vm, part) for part in key)
     return key
 
@@ -202,14 +201,14 @@ def with_numbers(vm: VM, values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _number(vm: VM, value: Any) -> Any:
-    if type(value) in (list, tuple) and any(type(part) in HELD_TYPES for part in value):
+    if type(value) in (list, tuple) and any(type(part) in GRAPH_SCALARS for part in value):
         return type(value)(_number(vm, part) for part in value)
-    return number_of(vm, value) if type(value) in HELD_TYPES else value
+    return number_of(vm, value) if type(value) in GRAPH_SCALARS else value
 
 
 def one_number(vm: VM, value: Any) -> Any:
     """The tensor behind a scalar, or behind an array of one element."""
-    if type(value) in HELD_TYPES:
+    if type(value) in GRAPH_SCALARS:
         return value.tensor
     if type(value) is numpy.ndarray and vm.heap.arrays.is_backed(value) and value.ndim == 0:
         return tensor_of(vm, value)
@@ -223,4 +222,4 @@ def items_of(vm: VM, array: numpy.ndarray) -> list[Any]:
 
 def value_behind(vm: VM, value: Any) -> Any:
     """The tensor that is the contents of an array or scalar."""
-    return value.tensor if type(value) in HELD_TYPES else tensor_of(vm, value)
+    return value.tensor if type(value) in GRAPH_SCALARS else tensor_of(vm, value)

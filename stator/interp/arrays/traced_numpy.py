@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator.breaks import Break
 from stator.graph.analysis.mutation import storage_of
 from stator.heap.adopt.outside_arrays import SCALARS
-from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
 from stator.interp.arrays import torch_forms
 from stator.interp.arrays.array_tensors import feed, new_array, refill, tensor_of, torch_dtype
@@ -34,13 +34,12 @@ from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import item_of
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item
-from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked, specialise
-from stator.shapes.varying_values import HELD, HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALAR_OF, GRAPH_SCALARS, SYMBOLIC, is_unbacked, specialise
 
 _CLASSES = frozenset({int, float, bool, complex})
 _CONTAINERS = (tuple, list)
 _NO_VALUE = numpy._NoValue
-NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
+NUMPY_TYPES = GRAPH_SCALARS | {numpy.ndarray}
 _MAKERS = (torch.as_tensor, torch.tensor, torch.asarray)
 _FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.linspace, torch.logspace, torch.eye)
 _FROM_PARTS = (numpy.array, numpy.asarray, numpy.asanyarray)
@@ -57,7 +56,7 @@ def concerns(vm: VM, values: Iterable[Any], feeding: bool = True) -> bool:
             if feeding:
                 feed(vm, value)
             found = found or vm.heap.arrays.is_backed(value)
-        elif cls in HELD_TYPES:
+        elif cls in GRAPH_SCALARS:
             found = True
         elif cls in _CONTAINERS:
             vm.heap.expose(value)
@@ -119,7 +118,7 @@ def read_traced(vm: VM, array: Any, name: str, descr: Any) -> Any:
 def _shown(vm: VM, value: Any) -> Any:
     """What numpy is shown of an argument: stand-ins, and constants."""
     cls = type(value)
-    if cls in HELD_TYPES:
+    if cls in GRAPH_SCALARS:
         return cls.python_type(1 if issubclass(cls.python_type, numpy.inexact) else 0)
     if cls is torch.SymFloat:
         return 1.0
@@ -240,20 +239,20 @@ def _compute(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 def _stacked(vm: VM, parts: Sequence[Any]) -> Any:
     """np.array([a, b]): all of them arrays, or scalars, of one type."""
-    tensors = [_tensor(vm, part) for part in parts if type(part) is numpy.ndarray or type(part) in HELD_TYPES]
+    tensors = [_tensor(vm, part) for part in parts if type(part) is numpy.ndarray or type(part) in GRAPH_SCALARS]
     if len(tensors) != len(parts) or len({tensor.dtype for tensor in tensors}) != 1:
         raise Break("SB003", "an array of values of which only some are the memory of tensors")
     return forms.ndarray(torch.stack(tensors))
 
 
 def _tensor(vm: VM, value: Any, writes: bool = False) -> Any:
-    return value.tensor if type(value) in HELD_TYPES else tensor_of(vm, value, writes)
+    return value.tensor if type(value) in GRAPH_SCALARS else tensor_of(vm, value, writes)
 
 
 def _given(vm: VM, value: Any, writes: bool = False) -> Any:
     """An argument as torch._numpy takes it."""
     cls = type(value)
-    if cls is numpy.ndarray or cls in HELD_TYPES:
+    if cls is numpy.ndarray or cls in GRAPH_SCALARS:
         return forms.ndarray(_tensor(vm, value, writes))
     if cls in SCALARS:
         return forms.ndarray(torch.tensor(value.item(), dtype=torch_dtype(value.dtype)))
@@ -318,7 +317,7 @@ def _apart(given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 def _operand_type(value: object) -> Any:
     cls = type(value)
-    if cls in HELD_TYPES:
+    if cls in GRAPH_SCALARS:
         return numpy.dtype(cls.python_type)
     if cls is torch.SymFloat:
         return float
@@ -366,7 +365,7 @@ def _is_basic(key: object) -> bool:
 
 
 def _is_mask(value: Any) -> bool:
-    return type(value) is bool or type(value) in HELD_TYPES and value.python_type is numpy.bool_ \
+    return type(value) is bool or type(value) in GRAPH_SCALARS and value.python_type is numpy.bool_ \
         or type(value) is numpy.ndarray and value.dtype == bool or type(value) is numpy.bool_ \
         or type(value) is list and numpy.asarray(value).dtype == bool
 
@@ -375,11 +374,11 @@ def _get_item(vm: VM, array: numpy.ndarray, key: object) -> Any:
     parts = key if type(key) is tuple else (key,)
     if any(map(_is_mask, parts)):
         raise Break("SB004", "a mask as the index of an array that is the memory of a tensor")
-    if any(type(part) in HELD_TYPES for part in parts) and all(
-            type(part) in HELD_TYPES or _is_basic(part) for part in parts):
-        if len(parts) != array.ndim or any(type(part) not in (int, *HELD_TYPES) for part in parts):
+    if any(type(part) in GRAPH_SCALARS for part in parts) and all(
+            type(part) in GRAPH_SCALARS or _is_basic(part) for part in parts):
+        if len(parts) != array.ndim or any(type(part) not in (int, *GRAPH_SCALARS) for part in parts):
             raise Break("SB003", "a view of an array, at an unbacked index")
-        parts = tuple(item_of(vm, part.tensor) if type(part) in HELD_TYPES else part for part in parts)
+        parts = tuple(item_of(vm, part.tensor) if type(part) in GRAPH_SCALARS else part for part in parts)
         return get_tensor_item(vm, _tensor(vm, array), parts)
     if _is_basic(key):
         taken, turned = _forward_slices(parts, _tensor(vm, array))
@@ -413,7 +412,7 @@ def _forward_slices(parts: tuple[Any, ...], tensor: torch.Tensor) -> tuple[Any, 
 def _set_item(vm: VM, array: numpy.ndarray, key: object, value: object) -> None:
     target = _tensor(vm, array, True)
     parts = key if type(key) is tuple else (key,)
-    if type(value) is numpy.ndarray or type(value) in HELD_TYPES:
+    if type(value) is numpy.ndarray or type(value) in GRAPH_SCALARS:
         given = _apart(_tensor(vm, value).to(target.dtype), target)
     else:
         given = torch.tensor(numpy.asarray(value).astype(array.dtype).tolist(), dtype=target.dtype)
@@ -423,8 +422,8 @@ def _set_item(vm: VM, array: numpy.ndarray, key: object, value: object) -> None:
             given = given.squeeze(0)
         place.copy_(torch.flip(given.expand(place.shape), turned) if turned else given)
         return
-    if any(type(part) in HELD_TYPES for part in parts) and not any(map(_is_mask, parts)):
-        numbers = tuple(item_of(vm, part.tensor) if type(part) in HELD_TYPES else part for part in parts)
+    if any(type(part) in GRAPH_SCALARS for part in parts) and not any(map(_is_mask, parts)):
+        numbers = tuple(item_of(vm, part.tensor) if type(part) in GRAPH_SCALARS else part for part in parts)
         if not all(type(part) is torch.SymInt or _is_basic(part) for part in numbers):
             raise Break("SB003", "an unbacked index beside an index array")
         return set_tensor_item(vm, target, numbers, given)
@@ -453,8 +452,8 @@ def _answer(vm: VM, outcome: Any, computed: Any, name: str, given: list[Any]) ->
         if any(numpy.may_share_memory(outcome, array) for array in given):
             raise Break("SB003", f"{name}: a view of an array, computed by the graph")
         return new_array(vm, _own(vm, _require_alike(outcome, computed, name)), outcome)
-    if type(outcome) in HELD:
-        made = HELD[type(outcome)]()
+    if type(outcome) in GRAPH_SCALAR_OF:
+        made = GRAPH_SCALAR_OF[type(outcome)]()
         made.tensor = _own(vm, _require_alike(outcome, computed, name))
         vm.heap.unread_met = True
         return made

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.code.handlers import written_handler
 from stator.code.instruction import Instruction
 from stator.graph.analysis.may_fail import HANDLED
-from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.graph_errors import Assertion, promise_number
 from stator.interp.mutation_check import Unwatched, Witness
@@ -27,7 +27,6 @@ from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
-from stator.strategy import Strategy
 
 _STRAIGHT = frozenset({
     "LOAD_ASSERTION_ERROR", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD",

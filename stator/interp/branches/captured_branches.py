@@ -17,14 +17,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.flow import EXIT, Region, region_after
 from stator.code.instruction import Instruction
-from stator.code.joins import EXIT, Region, region_after
 from stator.graph.analysis.autograd_boundaries import Remembered
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.analysis.shared_memory import Choice
 from stator.graph.record.subgraph import Subgraph, all_operands
-from stator.heap.blank_instances import CONSTANT_TYPES
-from stator.heap.box import Box
+from stator.heap.raw_access import CONSTANT_TYPES
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import UNBOUND, Finished, Frame
 from stator.interp.mutation_check import Unwatched, Witness

@@ -20,8 +20,8 @@ from stator.breaks import Break
 from stator.errors import describe_callable
 from stator.graph.fx.nodes import field_names
 from stator.guards.guard import Kind
-from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.outside_changes import changed_trackers
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.reached_state import Reach
 from stator.host.value_kinds import is_a
 from stator.interp import iteration

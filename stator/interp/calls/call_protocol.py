@@ -21,8 +21,8 @@ from stator.code.decode import decode
 from stator.errors import describe_callable
 from stator.graph.analysis.mutation import may_write_first
 from stator.guards.guard import Kind
-from stator.heap.blank_instances import CONSTANT_TYPES
-from stator.heap.box import Box
+from stator.heap.raw_access import CONSTANT_TYPES
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import prepared, with_numbers
 from stator.interp.calls import function_modes, torch_arguments
@@ -49,8 +49,7 @@ from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
 from stator.native.torch_ops import torch_leaf
 from stator.settings import marks, torch_marks
-from stator.shapes.symbolic_values import UNREAD, DeferredText, unread
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, UNREAD, DeferredText, unread
 from stator.source import Attr, Index, Pinned
 
 _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
@@ -290,7 +289,7 @@ def refuse_unread(fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None) -
         return
     for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) in UNREAD and type(value) is not DeferredText and not (
-                type(value) in HELD_TYPES and id(fn) in TAKES_GRAPH_SCALARS):
+                type(value) in GRAPH_SCALARS and id(fn) in TAKES_GRAPH_SCALARS):
             raise unread(value, describe_callable(fn))
 
 

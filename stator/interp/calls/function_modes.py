@@ -22,7 +22,7 @@ import torch.overrides
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.calls.allowed_calls import C_CALLABLES
 from stator.interp.frame import Continuation, Raised
@@ -35,7 +35,6 @@ from stator.native.rows_declare import ROWS
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.source import Pinned
-from stator.strategy import Strategy
 
 C: Any = torch._C
 _OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)

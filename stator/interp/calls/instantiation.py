@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 from stator.graph.metadata.input_layouts import acts_as_wrapper
-from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp.calls.allowed_calls import refuse_disabled

@@ -19,9 +19,8 @@ import torch
 
 from stator import events
 from stator.guards.guard import Guard, Kind
-from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import UNBOUND, Continuation, Frame
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import NOWHERE

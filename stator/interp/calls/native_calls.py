@@ -21,17 +21,12 @@ from stator.code.decode import decode
 from stator.errors import describe_callable
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import note_operation
-from stator.heap.box import Box
 from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, module_of
 from stator.interp import iteration
-from stator.interp.calls.allowed_calls import (
-    C_CALLABLES,
-    is_marked,
-    refuse_disallowed,
-    refuse_row,
-)
+from stator.interp.calls.allowed_calls import C_CALLABLES, is_marked, refuse_disallowed, refuse_row
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class

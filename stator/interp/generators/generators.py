@@ -21,11 +21,10 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
-from stator.code.handled import saved_exceptions
+from stator.code.handlers import saved_exceptions
 from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
-from stator.heap.box import Box
-from stator.heap.tracker import VariableTracker
+from stator.heap.tracker import Box, VariableTracker
 from stator.interp.frame import NULL, UNBOUND, Continuation, Finished, Frame, SavedExc
 from stator.interp.generators.delegation import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded, resume, throw
 from stator.interp.machine import Bug, Thunk, op, program_of

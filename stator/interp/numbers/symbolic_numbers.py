@@ -20,10 +20,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.guards.guard import Missing
-from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.numbers.float_arithmetic import power, quotient, record_float, zero_times

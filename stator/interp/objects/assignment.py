@@ -17,9 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.adopt.instances import box_attributes
-from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised

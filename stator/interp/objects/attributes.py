@@ -21,12 +21,10 @@ from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.adopt.instances import box_attributes
-from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
-from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
-from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import ShadowKind
+from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import load_held_attr
@@ -51,8 +49,7 @@ from stator.interp.objects.descriptors import (
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import concerned
-from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, specialise, unread
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
 
 LIST_ITERATOR: type = type(iter([]))
@@ -72,7 +69,7 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return load_tensor_attr(vm, obj, name, cont)
-    if cls in HELD_TYPES:
+    if cls in GRAPH_SCALARS:
         return load_held_attr(vm, obj, name, cont)
     if cls in SYMBOLIC:
         return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)

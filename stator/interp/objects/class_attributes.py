@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.namespace_scope import Scope
+from stator.heap.records import Scope
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation

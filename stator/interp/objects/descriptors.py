@@ -16,9 +16,8 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.guards.guard_semantics import TRUSTED_TYPES
 from stator.heap.adopt.instances import box_attributes
-from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised

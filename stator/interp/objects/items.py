@@ -12,9 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.array_tensors import index_key
 from stator.interp.arrays.native_numpy import plain_key, run_on_arrays

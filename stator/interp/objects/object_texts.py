@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.pure_readers import mapping_behind
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING, find, is_mutable_class

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.code.deprecations import INVERTED_BOOL
+from stator.code.intrinsics import INVERTED_BOOL
 from stator.guards.guard import Kind
 from stator.heap.identity_facts import note_asked, note_compared
 from stator.heap.tracker import ShadowKind
@@ -34,8 +34,7 @@ from stator.interp.objects.object_texts import refuse_addresses
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
-from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, python_type, specialise, unread
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, python_type, specialise, unread
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
@@ -171,8 +170,9 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
 
 def numpy_binary(vm: VM, function: object, left: object, right: object, cont: Any) -> None:
     """An operator, an array or scalar that the graph holds among its operands."""
-    if type(left) is FakeTensor and type(right) in HELD_TYPES or type(right) is FakeTensor and type(left) in HELD_TYPES:
-        numbers = [number_of(vm, value) if type(value) in HELD_TYPES else value for value in (left, right)]
+    kinds = {type(left), type(right)}
+    if FakeTensor in kinds and not kinds.isdisjoint(GRAPH_SCALARS):
+        numbers = [number_of(vm, value) if type(value) in GRAPH_SCALARS else value for value in (left, right)]
         return vm.give(vm.torch_call(function, tuple(numbers), None), cont)  # torch takes a scalar for a number
     if type(left) is FakeTensor or type(right) is FakeTensor:
         raise Break("SB003", "an operator between a tensor and an array")
@@ -391,7 +391,7 @@ def truth(vm: VM, value: Any) -> bool:
         return bool(value)
     if cls is FakeTensor:
         return tensor_truth(vm, value)
-    if cls in HELD_TYPES:
+    if cls in GRAPH_SCALARS:
         return tensor_truth(vm, value.tensor)
     if cls in SYMBOLIC:
         return symbolic_numbers.truth(vm, value)

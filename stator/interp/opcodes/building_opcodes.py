@@ -9,8 +9,8 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.code.instruction import Instruction
-from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Frame, Raised
 from stator.interp.iteration import Again, listed, some_listed

@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
-from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp import iteration
 from stator.interp.branches.assertions import take_for_granted
@@ -32,8 +32,7 @@ from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load
 from stator.interp.objects.items import contains, delete_item, get_item, set_item
 from stator.interp.opcodes.building_opcodes import function_text, take
 from stator.interp.services import VM
-from stator.shapes.symbolic_values import SYMBOLIC, DeferredText, is_unbacked, specialise
-from stator.shapes.varying_values import HELD_TYPES
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, DeferredText, is_unbacked, specialise
 
 _FROM_GRAPH = SYMBOLIC | {FakeTensor}
 
@@ -106,11 +105,11 @@ PUSH_WITH_NULL = _PushWithNull()
 def LOAD_METHOD(vm: VM, frame: Frame, instr: Instruction) -> None:
     """Push (function, self) where the attribute is a plain method, else a value without a receiver."""
     obj, name = frame.stack.pop(), instr.argval
-    if type(obj) not in HELD_TYPES:
+    if type(obj) not in GRAPH_SCALARS:
         obj = specialise(obj, f"the method {name}")
     cls = type(obj)
     if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
-            and cls is not types.MethodType and cls not in HELD_TYPES \
+            and cls is not types.MethodType and cls not in GRAPH_SCALARS \
             and not (cls is LIST_ITERATOR and posed_class(vm.heap, obj) is not None):
         found = find(vm, cls, name)
         kind = type(found)

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
-from stator.code.handover import handed_over
+from stator.code.flow import handed_over
 from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
 from stator.guards.guard import Kind
-from stator.heap.box import Box
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING

@@ -9,7 +9,7 @@ from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.intrinsics import intrinsic
 from stator.code.opcodes import NULL_LAST
-from stator.heap.box import Box
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.generators.delegation import kind_of, stopped_inside

@@ -24,11 +24,9 @@ from stator.graph.fx.graph_instances import may_view
 from stator.graph.fx.nodes import legal_name, name_parts
 from stator.graph.metadata.input_layouts import add_alike
 from stator.guards.guard import is_constant, value_key
-from stator.guards.pattern import PatternInstance
-from stator.heap.blank_instances import IDENTITY_TYPES
-from stator.heap.box import Box
-from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.guards.guard_set import PatternInstance
+from stator.heap.raw_access import IDENTITY_TYPES, instance_dict
+from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.graph_errors import note_caught
 from stator.interp.mutation_check import changed_state
@@ -300,7 +298,7 @@ class Replay:
         recorder.log.plays.append(play)
         recorder.scope.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
-        heap.guards.say(said)
+        heap.guards.add_instance(said)
         for each in template.relations:
             heap.guards.add(each.said(said))
         if vm.depth == 1:

@@ -17,9 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _core
 from stator.graph.fx.nodes import Stretch, name_parts
 from stator.guards.guard import Guard, Kind
-from stator.guards.guard_set import GuardSet
+from stator.guards.guard_set import GuardSet, Pattern, PatternInstance
 from stator.guards.lower import lower
-from stator.guards.pattern import Pattern, PatternInstance
 from stator.heap.heap import Heap
 from stator.heap.tracker import MOVING, ShadowKind
 from stator.interp.services import VM

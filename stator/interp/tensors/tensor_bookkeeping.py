@@ -21,7 +21,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
@@ -32,7 +32,6 @@ from stator.interp.services import VM
 from stator.interp.tensors.tensor_copies import set_flag
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned
-from stator.strategy import Strategy
 
 NOT_NOTED = object()
 _LEAF = torch._C.TensorBase.is_leaf.__get__

@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis.may_fail import written_placeholders
 from stator.graph.analysis.shared_memory import storage_partition
 from stator.guards.guard import Kind
 from stator.interp.services import VM
 from stator.source import CallOf, Copied, Pinned, Source
-from stator.strategy import Strategy
 
 
 @dataclass(frozen=True)

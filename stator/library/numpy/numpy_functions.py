@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, own_face, shared_tensor
@@ -31,9 +31,7 @@ from stator.interp.tensors.tensor_items import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.native.rows_packages import MAKERS, array_callables
-from stator.shapes.symbolic_values import specialise
-from stator.shapes.varying_values import HELD, HELD_TYPES
-from stator.strategy import Strategy
+from stator.shapes.symbolic_values import GRAPH_SCALAR_OF, GRAPH_SCALARS, specialise
 
 # They ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
 _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, numpy.ascontiguousarray,
@@ -96,7 +94,7 @@ suspending_rule(*[each for each in _MAKERS if implementation_of(each) is not Non
 @rule(*SCALAR_METHODS, graph_scalars=True)
 def _call_of_scalar(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A method of a scalar: of one that the graph holds, or of a constant."""
-    return run_traced(vm, callee, args, kwargs) if args and type(args[0]) in HELD_TYPES else LISTED
+    return run_traced(vm, callee, args, kwargs) if args and type(args[0]) in GRAPH_SCALARS else LISTED
 
 
 @suspending_rule(numpy.ndarray.item, numpy.ndarray.tolist, numpy.generic.item, numpy.generic.tolist, graph_scalars=True)
@@ -112,10 +110,10 @@ def _numbers_of(vm: VM, cont: Any, callee: Any, array: Any, /, *args: Any, **kwa
     vm.call(method, (value_behind(vm, array),), {}, cont)
 
 
-@rule(*HELD, graph_scalars=True)
+@rule(*GRAPH_SCALAR_OF, graph_scalars=True)
 def _convert(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """np.float32(s)"""
-    if len(args) == 1 and not kwargs and type(args[0]) in HELD_TYPES:
+    if len(args) == 1 and not kwargs and type(args[0]) in GRAPH_SCALARS:
         return run_traced(vm, numpy.generic.astype, (args[0], callee))
     return LISTED
 
@@ -176,7 +174,7 @@ def _from_array(vm: VM, function: object, args: Any, kwargs: Any) -> Any:
 
 def _held(vm: VM, data: Any) -> Any:
     """A new tensor of a scalar of the graph, or of a list of them; None where there is none in the data."""
-    if type(data) in HELD_TYPES:
+    if type(data) in GRAPH_SCALARS:
         return vm.torch_call(torch.clone, (data.tensor,), None)
     if type(data) is not list and type(data) is not tuple:
         return None

@@ -19,14 +19,13 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.code.deprecations import THROWN_BY_PARTS
+from stator.code.intrinsics import THROWN_BY_PARTS
 from stator.guards.guard import Kind
-from stator.heap.blank_instances import slot_members
-from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
 from stator.heap.iterators.peekable_iterators import expose_upcoming, is_known_ahead
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.heap.raw_access import slot_members
+from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import truth_as_symbol
 from stator.interp.frame import Raised

@@ -22,7 +22,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
-from stator.heap.adopt.immutable_values import guard_decimal_settings
+from stator.heap.adopt.small_holders import guard_decimal_settings
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule

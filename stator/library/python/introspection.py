@@ -26,8 +26,8 @@ import torch
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.calls.call_protocol import function_defaults, keyword_default
 from stator.interp.frame import UNBOUND, Raised

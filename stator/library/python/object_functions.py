@@ -16,13 +16,11 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.code.opcodes import ONE_DICT_OF_LOCALS
 from stator.guards.guard import Kind
-from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
-from stator.heap.box import Box
-from stator.heap.raw_access import raw_members
-from stator.heap.tracker import ShadowKind
+from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES, raw_members
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
@@ -36,7 +34,6 @@ from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.vm import VM
 from stator.source import DictOf, Pinned
-from stator.strategy import Strategy
 
 _LIKE_OBJECT = (object, list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray,
                 collections.deque, collections.defaultdict, BaseException)

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import posed_class
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.calls.instantiation import instantiate
 from stator.interp.frame import UNBOUND, Raised

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import muted, warnings_can_raise
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
@@ -32,7 +32,6 @@ from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
-from stator.strategy import Strategy
 
 RECORDED = Strategy.RECORDED_WARNINGS
 

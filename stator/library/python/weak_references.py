@@ -17,14 +17,13 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
-from stator.heap.box import Box
-from stator.heap.lifetimes import anything_let_go
+from stator.breaks import Break, Strategy
+from stator.heap.outside_changes import anything_let_go
 from stator.heap.pure_readers import referent_of
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.strategy import Strategy
 
 WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.

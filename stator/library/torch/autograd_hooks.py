@@ -24,20 +24,18 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 from stator import _core
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import PushHooks, pop_saved_tensors_hooks
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind, is_constant
-from stator.heap.box import Box
 from stator.heap.outside_changes import changed_trackers
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
 from stator.source import CALL_TEXTS, CallOf, Pinned
-from stator.strategy import Strategy
 
 HOOKS = Strategy.SAVED_TENSOR_HOOKS
 A: Any = torch._C._autograd

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import Remembered, wants_grad
 from stator.graph.analysis.may_fail import writes_outside
 from stator.graph.analysis.mutation import tensors_in
@@ -30,7 +30,6 @@ from stator.interp.vm import VM
 from stator.library.torch.autograd_hooks import outside_callable, why_disabled
 from stator.library.torch.higher_order_operators import empty_like, finish, interpreted, modules_of
 from stator.native.torch_ops import draws_random_numbers
-from stator.strategy import Strategy
 
 _graph_ids = itertools.count(1)
 _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"})

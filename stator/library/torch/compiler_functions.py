@@ -17,14 +17,13 @@ import torch
 import torch.nn.modules.lazy
 
 from stator import _core
-from stator.breaks import Break
-from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.breaks import Break, Strategy
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import INTERPRETED, RULES, refuse, rule, suspending_rule
 from stator.interp.torch_function_protocol import overriding
 from stator.interp.vm import VM
 from stator.settings import marks, stance
-from stator.strategy import Strategy
 
 BACKWARD = "a backward pass inside captured code"
 

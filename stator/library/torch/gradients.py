@@ -23,7 +23,7 @@ from torch.fx.node import has_side_effect
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis import autograd_boundaries as boundaries
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
@@ -36,7 +36,6 @@ from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import is_leaf
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
-from stator.strategy import Strategy
 
 _WHAT = "torch.autograd.grad inside captured code"
 FORWARD = Strategy.FORWARD_MODE

@@ -26,7 +26,7 @@ from torch._higher_order_ops.wrap import wrap
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.guards.guard import is_constant
 from stator.interp.branches.captured_branches import (
@@ -44,7 +44,6 @@ from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
-from stator.strategy import Strategy
 
 
 def watched(vm: VM, what: str) -> Witness:

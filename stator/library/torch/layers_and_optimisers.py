@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BETTER_CUT
 from stator.graph.metadata.layout_rules import NAMES
-from stator.heap.box import Box
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import code_rule, rule
 from stator.interp.vm import VM

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.state import torch_state
 from stator.guards.guard import Kind, is_constant
 from stator.interp.calls.torch_arguments import guard_answer
@@ -24,7 +24,6 @@ from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS, NativeClass
 from stator.native.rows_packages import SETTING
 from stator.source import CallOf, Pinned
-from stator.strategy import Strategy
 
 C: Any = torch._C
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})

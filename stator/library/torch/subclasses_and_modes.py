@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, get_default_nowrap_functions
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.metadata.input_layouts import acts_above_dispatch
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
@@ -25,7 +25,6 @@ from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
 from stator.interp.torch_function_protocol import DEFAULT, DISABLED
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
-from stator.strategy import Strategy
 
 C: Any = torch._C
 _TensorBase: Any = torch._C.TensorBase

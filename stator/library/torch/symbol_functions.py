@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 
 from stator.breaks import Break
 from stator.code.decode import decode
-from stator.code.handover import constant_result
+from stator.code.flow import constant_result
 from stator.interp.graph_errors import assert_in_graph, promise_number
 from stator.interp.numbers.symbolic_numbers import attempt, item_of
 from stator.interp.objects.items import get_item, set_item

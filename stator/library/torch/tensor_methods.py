@@ -18,7 +18,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import retain_gradient
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
@@ -35,7 +35,6 @@ from stator.interp.vm import VM
 from stator.library.torch.gradients import require_plain
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import CallOf, Pinned
-from stator.strategy import Strategy
 
 _TensorBase: Any = torch._C.TensorBase
 

@@ -28,9 +28,9 @@ _bare.__path__ = [str(Path(__file__).resolve().parents[3] / "stator")]
 sys.modules["stator"] = _bare
 decoder = importlib.import_module("stator.code.decode")
 encoder = importlib.import_module("stator.code.encode")
-liveness = importlib.import_module("stator.code.liveness")
-stack = importlib.import_module("stator.code.stack")
-verifier = importlib.import_module("stator.code.verify")
+liveness = importlib.import_module("stator.code.flow")
+stack = importlib.import_module("stator.code.stack_effects")
+verifier = importlib.import_module("code_verifier")
 
 
 def stdlib_files(quick: bool) -> list[Path]:

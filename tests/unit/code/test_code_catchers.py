@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from stator.code.catchers import ANYTHING, Catcher, catchers
 from stator.code.decode import decode
+from stator.code.handlers import ANYTHING, Catcher, catchers
 
 
 def mark() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from types import CodeType, FunctionType
 from typing import Any
 
+from code_verifier import check
+
 from stator.code.decode import decode
 from stator.code.encode import encode, encode_parts
 from stator.code.instruction import CodeUnit, ExceptionEntry, Instruction
 from stator.code.opcodes import BY_NAME, FOLLOWED_BY
-from stator.code.verify import check
 
 PROGRAM = """
 def loop(n):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.joins import EXIT, region_after
+from stator.code.flow import EXIT, region_after
 
 
 def regions(function: Any) -> list[Any]:

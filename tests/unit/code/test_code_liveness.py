@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.liveness import live_in_call, live_locals
+from stator.code.flow import live_in_call, live_locals
 
 
 def live_names(function: Any, opname: str, argval: Any = None) -> set[str]:

@@ -9,8 +9,7 @@ from typing import Any
 from stator.code.decode import decode
 from stator.code.encode import encode
 from stator.code.opcodes import ALL_OPNAMES, BY_NAME, VERSION, Operand
-from stator.code.stack import depths, effect, max_depth
-from stator.code.stack_effects import EFFECTS, net_effect, pops
+from stator.code.stack_effects import EFFECTS, depths, effect, max_depth, net_effect, pops
 
 # What dis does not count: the value that a generator's first resumption pushes, for the POP_TOP that follows.
 # 3.13 declares it.  And of 3.11: dis has PRECALL take the arguments that CALL takes.

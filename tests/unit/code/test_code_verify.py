@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from code_verifier import BadCode, check, verify
+
 from stator.code.decode import decode
 from stator.code.instruction import CodeUnit, ExceptionEntry, Instruction
 from stator.code.opcodes import VERSION
-from stator.code.verify import BadCode, check, verify
 
 
 def subject(x, y):  # type: ignore[no-untyped-def]

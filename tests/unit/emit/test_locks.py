@@ -10,7 +10,7 @@ import torch
 
 import stator
 from stator import _core
-from stator.emit.residual.held_locks import UnderLocks
+from stator.emit.residual.residual import UnderLocks
 
 
 def compiled_with(lock: Any, scale: list[float]) -> Any:

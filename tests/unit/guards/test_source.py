@@ -21,7 +21,6 @@ from stator.source import (
     Source,
     TypeOf,
     ValueAt,
-    depth,
     name_of,
     parents,
     root_of,
@@ -111,7 +110,7 @@ def test_sources_are_frozen() -> None:
 
 def test_roots_depths_and_parents() -> None:
     deep = Index(Key(DictOf(SELF), "xs"), 0)
-    assert root_of(deep) is SELF and depth(deep) == 3 and depth(SELF) == 0
+    assert root_of(deep) is SELF and deep.depth == 3 and SELF.depth == 0
     assert parents(deep) == (deep.base,) and parents(SELF) == ()
     call = CallOf(Pinned(len), (deep,))
     assert parents(call) == (call.fn, deep) and root_of(call) is call

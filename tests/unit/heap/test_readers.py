@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from stator.heap import pure_readers
-from stator.heap.blank_instances import new_shell
 from stator.heap.iterators.outside_iterators import advanced, exhausted, steps_left
+from stator.heap.raw_access import new_shell
 
 
 @pytest.mark.parametrize("make", [

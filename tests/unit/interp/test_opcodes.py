@@ -11,7 +11,7 @@ import torch
 import stator
 from stator.breaks import REGISTRY
 from stator.code.opcodes import ALL_OPNAMES, DECODED_OPNAMES, INTRINSICS_1, INTRINSICS_2
-from stator.code.stack import effect
+from stator.code.stack_effects import effect
 from stator.interp.machine import DECLINED, HANDLERS
 from stator.interp.opcodes.opcodes_since_312 import BINARY, UNARY
 from stator.interp.vm import VM

@@ -12,10 +12,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, InnerTensorKey
 
 from stator.breaks import Break
-from stator.shapes.environment import TraceEnvironment
-from stator.shapes.keypaths import follow
-from stator.shapes.symbol_nodes import SymbolNodes, _is_contiguous, _is_small_batch
-from stator.shapes.torch_sources import NamedSource
+from stator.shapes.environment import NamedSource, TraceEnvironment
+from stator.shapes.symbol_nodes import SymbolNodes, _is_contiguous, _is_small_batch, follow
 from stator.source import Local
 
 

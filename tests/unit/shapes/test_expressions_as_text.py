@@ -6,7 +6,7 @@ import pytest
 import sympy
 from torch.utils._sympy import functions as fs
 
-from stator.shapes.symbol_printing import UserPrinter
+from stator.shapes.symbolic_values import UserPrinter
 
 N, F = sympy.Symbol("n", integer=True), sympy.Symbol("f")
 

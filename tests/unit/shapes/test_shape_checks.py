@@ -29,7 +29,7 @@ from stator.guards.guard import Guard, Kind
 from stator.guards.lower import lower
 from stator.guards.shape_check import Code, Operand, Property, ShapeCheck
 from stator.shapes.symbol_guards import compile_check
-from stator.shapes.symbol_printing import UserPrinter
+from stator.shapes.symbolic_values import UserPrinter
 from stator.source import Local
 
 S = sympy.symbols("s0 s1 s2", integer=True, positive=True)

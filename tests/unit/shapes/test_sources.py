@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from stator.shapes.torch_sources import NamedSource
+from stator.shapes.environment import NamedSource
 from stator.source import Local
 
 

@@ -1,16 +1,24 @@
 """Check a code object before it runs.   CodeUnit or types.CodeType  ->  list of problems (empty: it is sound)
 
-CPython trusts bytecode and crashes on bad bytecode; whatever Stator assembles passes through here first.
+CPython trusts bytecode and crashes on bad bytecode: tests check the code objects that `encode` makes.
 """
 
 from __future__ import annotations
 
 from types import CodeType
 
-from .decode import MalformedCode, decode
-from .instruction import CodeUnit, Instruction
-from .opcodes import BACKWARD_JUMPS, BY_NAME, DECODED_OPNAMES, FOLLOWED_BY, JUMPS, JUMPS_ONTO, Operand
-from .stack import effect, flow_depths
+from stator.code.decode import MalformedCode, decode
+from stator.code.instruction import CodeUnit, Instruction
+from stator.code.opcodes import (
+    BACKWARD_JUMPS,
+    BY_NAME,
+    DECODED_OPNAMES,
+    FOLLOWED_BY,
+    JUMPS,
+    JUMPS_ONTO,
+    Operand,
+)
+from stator.code.stack_effects import effect, flow_depths
 
 _NAME_SHIFT = {Operand.NAME: 0, Operand.NAME_FLAG1: 1, Operand.NAME_FLAG2: 2}
 
@@ -71,11 +79,8 @@ def _operand_problems(index: int, instruction: Instruction, unit: CodeUnit) -> l
     if operand is Operand.CONST and arg >= len(code.co_consts):
         return [f"instruction {index}: {opname} loads {arg} of {len(code.co_consts)} constants"]
     slots = {Operand.SLOT: (arg,), Operand.SLOT_PAIR: (arg >> 4, arg & 15)}.get(operand, ())
-    return [
-        f"instruction {index}: {opname} uses slot {slot} of {unit.nlocalsplus}"
-        for slot in slots
-        if slot >= unit.nlocalsplus
-    ]
+    return [f"instruction {index}: {opname} uses slot {slot} of {unit.nlocalsplus}"
+            for slot in slots if slot >= unit.nlocalsplus]
 
 
 def _pair_problems(unit: CodeUnit) -> list[str]:

@@ -2,8 +2,8 @@
 
 In: the registry of break codes.  Out: Markdown files.
 
-    python -m stator.report.breaks_docs            writes them
-    python -m stator.report.breaks_docs --check    exits with 1 if they are not up to date
+    python -m tools.breaks_docs            writes them
+    python -m tools.breaks_docs --check    exits with 1 if they are not up to date
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stator.breaks import REGISTRY, BreakCode
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "breaks"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "breaks"
 
 
 def page(row: BreakCode) -> str:
@@ -32,7 +32,7 @@ def sentence(text: str) -> str:
 
 
 def index(rows: list[BreakCode]) -> str:
-    lines = ["# Break codes", "", "Written by `python -m stator.report.breaks_docs` from `stator/breaks.py`.", "",
+    lines = ["# Break codes", "", "Written by `python -m tools.breaks_docs` from `stator/breaks.py`.", "",
              "| code | title | inherent |", "|---|---|---|"]
     lines += [f"| [{row.code}]({row.code}.md) | {row.title} | {'yes' if row.inherent else 'no'} |" for row in rows]
     return "\n".join(lines) + "\n"

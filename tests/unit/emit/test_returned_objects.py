@@ -1,0 +1,169 @@
+"""Classes and exceptions made inside, rebuilt by the residual program and compared with eager Python."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from tests.comparison import call, same_as_eager
+
+
+def t() -> torch.Tensor:
+    return torch.arange(3.0)
+
+
+# ---------------------------------------------------------------------- classes made inside
+
+
+def plain_class(x: Any) -> Any:
+    class Point:
+        """A point."""
+
+        kind = "point"
+        __slots__ = ("x", "y")
+
+        def __init__(self, x: Any, y: Any) -> None:
+            self.x, self.y = x, y
+
+        def moved(self, by: Any) -> Any:
+            return __class__(self.x + by, self.y)  # type: ignore[name-defined]  # noqa: F821
+
+    return Point, Point(x + 1, 2).moved(3)
+
+
+def derived_class(x: Any) -> Any:
+    class Base:
+        def f(self) -> Any:
+            return 1
+
+    class Derived(Base, dict):  # type: ignore[type-arg]
+        @property
+        def p(self) -> Any:
+            return self["k"]
+
+        @staticmethod
+        def s() -> int:
+            return 4
+
+        @classmethod
+        def c(cls) -> Any:
+            return cls.__name__
+
+        def f(self) -> Any:
+            return super().f() + 1
+
+    return Derived(k=x + 1)
+
+
+def made_dataclass(x: Any) -> Any:
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        a: Any
+        b: int = 3
+        c: list[int] = dataclasses.field(default_factory=list)
+
+    return Pair(x + 1), Pair(1) == Pair(1), dataclasses.replace(Pair(1), b=5).b
+
+
+def made_namedtuple(x: Any) -> Any:
+    Point = collections.namedtuple("Point", "x y", defaults=[0])
+    return Point(x + 1), Point(1, 2)._replace(y=5), Point._fields
+
+
+def made_enum(x: Any) -> Any:
+    class Colour(enum.Enum):
+        RED = 1
+        GREEN = "g"
+
+    return Colour.RED.name, Colour("g").value, [c.name for c in Colour], Colour.RED is Colour(1), x + 1
+
+
+def test_classes_made_inside() -> None:
+    compiled = stator.compile(plain_class, backend="eager", fullgraph=True)
+    Point, p = compiled(t())
+    assert Point.__name__ == "Point" and Point.__doc__ == "A point." and Point.kind == "point"
+    assert type(p) is Point and p.x.tolist() == [4.0, 5.0, 6.0] and not hasattr(p, "__dict__")
+    assert type(p.moved(1)) is Point
+    assert compiled(t())[0] is not Point  # each call makes a class of its own
+
+
+def test_a_class_with_bases_and_descriptors() -> None:
+    d = stator.compile(derived_class, backend="eager", fullgraph=True)(t())
+    assert d.f() == 2 and d.s() == 4 and d.c() == "Derived" and d.p is d["k"]
+    assert type(d).__mro__[2] is dict
+
+
+@pytest.mark.parametrize("fn", [made_dataclass, made_namedtuple, made_enum])
+def test_library_classes_made_inside(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_a_class_whose_base_counts_subclasses_is_not_made_twice() -> None:
+    seen: list[str] = []
+
+    class Registry:
+        def __init_subclass__(cls) -> None:
+            seen.append(cls.__name__)
+
+    def fn(x: Any) -> Any:
+        class Entry(Registry):
+            pass
+
+        return Entry, x + 1
+
+    with pytest.raises(stator.Unsupported, match="SB007"):
+        stator.compile(fn, backend="eager", fullgraph=True)(t())
+
+
+# ---------------------------------------------------------------------- exceptions as values
+
+
+def caught(x: Any) -> Any:
+    try:
+        try:
+            raise KeyError("k")
+        except KeyError as error:
+            raise ValueError("v", 2) from error
+    except ValueError as error:
+        error.add_note("a note")
+        return error, error.__cause__, x + 1
+    return None
+
+
+def group(x: Any) -> Any:
+    return ExceptionGroup("g", [ValueError(1), KeyError("k")]), x + 1
+
+
+class Custom(Exception):
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def custom(x: Any) -> Any:
+    try:
+        raise Custom("t", 3)
+    except Custom as error:
+        return error, error.code, x + 1
+
+
+def several_kinds(x: Any) -> Any:
+    return [OSError(2, "no"), UnicodeDecodeError("utf8", b"a", 0, 1, "why"), StopIteration(4), SystemExit(3)], x + 1
+
+
+@pytest.mark.parametrize("fn", [caught, group, custom, several_kinds])
+def test_exceptions_as_values(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_attributes_of_exceptions_survive() -> None:
+    (os_error, unicode_error, stop, leave), _ = stator.compile(several_kinds, backend="eager", fullgraph=True)(t())
+    assert (os_error.errno, os_error.strerror, str(os_error)) == (2, "no", "[Errno 2] no")
+    assert (unicode_error.start, unicode_error.reason) == (0, "why")
+    assert (stop.value, leave.code) == (4, 3)
