@@ -54,11 +54,7 @@ def must_be_cut(graph: fx.Graph) -> bool:
 
 def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
     """These nodes, and all that they are computed from."""
-    found: set[fx.Node] = set()
-    while nodes:
-        found.add(node := nodes.pop())
-        nodes += [each for each in node.all_input_nodes if each not in found]
-    return found
+    return mutation.reached(nodes, lambda node: node.all_input_nodes)
 
 
 @seam
@@ -136,14 +132,8 @@ def output_nodes(graph: fx.Graph) -> list[fx.Node]:
 
 def behind(node: fx.Node) -> set[fx.Node]:
     """The operations that a backward pass from a result goes through."""
-    seen: set[fx.Node] = set()
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if each not in seen and each.op != "placeholder" and wants_grad(each):
-            seen.add(each)
-            waiting += each.all_input_nodes
-    return seen
+    return mutation.reached([node], lambda each: [one for one in each.all_input_nodes
+                                                  if one.op != "placeholder" and wants_grad(one)])
 
 
 def wants_grad(node: fx.Node) -> bool:

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import has_side_effect
 from torch.utils import _pytree as pytree
 
-from stator.graph.analysis.mutation import given_nodes, operator_name, writes, written_by
+from stator.graph.analysis.mutation import given_nodes, operator_name, reached, writes, written_by
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset(
@@ -228,15 +228,8 @@ def writes_outside(nodes: set[fx.Node]) -> bool:
 
 def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
     """The nodes whose memory these nodes may write to."""
-    waiting = [each for node in nodes for each in written_by(node)]
-    seen: set[fx.Node] = set()
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            if not makes_new_memory(node):
-                waiting += node.all_input_nodes
-    return seen
+    return reached([each for node in nodes for each in written_by(node)],
+                   lambda node: () if makes_new_memory(node) else node.all_input_nodes)
 
 
 # ---------------------------------------------------------------------- errors of dead nodes

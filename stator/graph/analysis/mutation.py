@@ -281,6 +281,17 @@ def given_nodes(node: fx.Node) -> list[fx.Node]:
     return found
 
 
+def reached(start: Iterable[fx.Node], step: Callable[[fx.Node], Iterable[fx.Node]]) -> set[fx.Node]:
+    """The nodes that `start` leads to, itself included."""
+    waiting, seen = list(start), set()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            waiting += step(node)
+    return seen
+
+
 def writes(node: fx.Node) -> bool:
     """Whether a node writes to memory that it is given."""
     return bool(written_by(node))

@@ -20,7 +20,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.analysis.may_fail import CAUGHT
-from stator.graph.analysis.mutation import UNREPEATABLE, WRITTEN
+from stator.graph.analysis.mutation import UNREPEATABLE, WRITTEN, reached
 from stator.graph.fx.graph_modules import AT, NAMED_REGION
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -154,16 +154,9 @@ def may_view(node: fx.Node) -> bool:
 
 def _shows_copy_or_view(graph: fx.Graph) -> bool:
     """Whether a result of the graph is, or is a view of, what may be a view of something else, or a copy."""
-    waiting = [node for output in graph.nodes if output.op == "output" for node in output.all_input_nodes]
-    seen: set[fx.Node] = set()
-    while waiting:
-        node = waiting.pop()
-        if _copies_or_views(node):
-            return True
-        if node not in seen and _name(node) in _VIEWS:
-            seen.add(node)
-            waiting += node.all_input_nodes
-    return False
+    shown = [node for output in graph.nodes if output.op == "output" for node in output.all_input_nodes]
+    return any(map(_copies_or_views, reached(shown, lambda node: node.all_input_nodes
+                                             if _name(node) in _VIEWS else ())))
 
 
 def _name(node: fx.Node) -> str:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _hook
-from stator.graph.analysis.mutation import writes, written_by
+from stator.graph.analysis.mutation import reached, writes, written_by
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
@@ -360,15 +360,8 @@ def is_small(tensor: torch.Tensor) -> bool:
 
 def _alias_ancestors(node: fx.Node) -> set[fx.Node]:
     """Nodes that may share memory with what a node writes to: views keep the dtype, or say that they change it."""
-    found: set[fx.Node] = set()
-    waiting = written_by(node)
-    while waiting:
-        step = waiting.pop()
-        if step not in found:
-            found.add(step)
-            is_view = "view" in str(step.target)
-            waiting += [each for each in step.all_input_nodes if is_view or _dtypes(each) & _dtypes(step)]
-    return found
+    return reached(written_by(node), lambda step: [each for each in step.all_input_nodes
+                                                   if "view" in str(step.target) or _dtypes(each) & _dtypes(step)])
 
 
 def _dtypes(node: fx.Node) -> set[torch.dtype]:

@@ -62,12 +62,7 @@ def has_base(vm: VM, derived: Any, cls: object, depth: int = 0) -> bool:
 
 def bases_of(vm: VM, cls: type) -> tuple[Any, ...] | None:
     """The tuple that `cls.__bases__` gives; None for another value or none at all."""
-    try:
-        bases = vm.sync(lambda: load_attr(vm, cls, "__bases__"))
-    except Raised as raised:
-        if not is_a(raised.exc, AttributeError):
-            raise
-        return None
+    bases = vm.optional_attr(cls, "__bases__")
     if not is_a(bases, tuple):
         return None
     vm.heap.expose(bases)
