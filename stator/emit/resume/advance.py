@@ -104,7 +104,7 @@ class Advance:
             tuple(range(first, end)), (*range(first), *range(end, count)), tuple(point.compiled for point in self.exits),
             self.failure.compiled, invoke, form.callee, form.names or None, form.jumps_on, bool(self.step.exits[0].pushes))
 
-    def repeated(self, outcome: Any) -> Callable[..., Any]:
+    def repeated(self, outcome: tuple[int, list[object]]) -> Callable[..., Any]:
         """The passage through this break with a known outcome of its instruction, which does not run again."""
         assert self.step is not None
         if self.step.form is not None and self.step.form.jumps_on is None:
