@@ -17,6 +17,7 @@ import collections
 import contextlib
 import functools
 import gc
+import operator
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -190,7 +191,7 @@ CALLS: dict[str, tuple[Callable[[], Program], int]] = {
 
 
 def later_calls(build: Callable[[], Program], count: int, rounds: int) -> dict[str, list[float]]:
-    """Microseconds of CPU time of a later call: eager, Stator, torch.compile; in short turns, garbage collection off."""
+    """Microseconds of CPU time of a later call of each side, in short turns, with garbage collection off."""
     x = torch.randn(4, 4)
     sides = {"eager": EAGER, "stator": STATOR, "torch.compile": DYNAMO}
     made = {name: side.compile(build(), "eager") for name, side in sides.items()}
@@ -218,15 +219,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     print("medians of CPU time; ratios and additions are medians over rounds\n")
-    print(f"{'program':30} {'eager':>11} {'stator':>11} {'torch.compile':>14} {'/ eager':>8} {'/ torch':>8} {'a break adds':>13}")
+    columns = ("program", "eager", "stator", "torch.compile", "/ eager", "/ torch", "a break adds")
+    print("{:30} {:>11} {:>11} {:>14} {:>8} {:>8} {:>13}".format(*columns))
     for name, (build, count) in CALLS.items():
         taken = later_calls(build, count, rounds)
-        eager, ours, theirs = (taken[side] for side in ("eager", "stator", "torch.compile"))
-        middle = [statistics.median(each) for each in (eager, ours, theirs)]
-        beside = [statistics.median(mine / other for mine, other in zip(ours, side, strict=True)) for side in (eager, theirs)]
-        added = statistics.median((mine - other) / count for mine, other in zip(ours, eager, strict=True))
-        print(f"{name:30} {middle[0]:8,.0f} us {middle[1]:8,.0f} us {middle[2]:11,.0f} us {beside[0]:8.2f} {beside[1]:8.2f} "
-              f"{added:10.2f} us")
+        eager, ours, theirs = taken.values()
+        times = [f"{statistics.median(each):,.0f} us" for each in taken.values()]
+        ratios = [f"{statistics.median(map(operator.truediv, ours, side)):.2f}" for side in (eager, theirs)]
+        added = statistics.median(map(operator.sub, ours, eager)) / count
+        print("{:30} {:>11} {:>11} {:>14} {:>8} {:>8} {:>10.2f} us".format(name, *times, *ratios, added))
 
 
 def inspect(contender: Contender, name: str) -> tuple[int, int]:

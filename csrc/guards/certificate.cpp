@@ -57,7 +57,7 @@ class GuardProgram::Certifier {
  public:
   Certifier(GuardProgram& program, Certificate& certificate)
       : program_(program), certificate_(certificate), slots_(program.scratch_.data()),
-        fixed_(program.nodes_.size(), 0), early_(program.nodes_.size(), 0), last_(program.nodes_.size(), 0),
+        fixed_(program.nodes_.size(), 0), held_(program.nodes_.size(), 0), early_(program.nodes_.size(), 0), last_(program.nodes_.size(), 0),
         structural_(program.structural_nodes()) {}
 
   void run() {
@@ -100,7 +100,7 @@ class GuardProgram::Certifier {
   void sort_read(int number, int index) {
     const Node& node = program_.nodes_[index];
     if (node.op == Op::pinned) {
-      fixed_[index] = early_[index] = 1;
+      fixed_[index] = held_[index] = early_[index] = 1;
     } else if (node.op == Op::call) {
       sort_call(number, index);
     } else if (node.op == Op::arg) {
@@ -148,12 +148,12 @@ class GuardProgram::Certifier {
         place = &base->ob_type;
         break;
       case Op::attr:
-        if (is_fixed_attribute(base, node.key)) return true;
+        if (is_fixed_attribute(base, node.key)) return held_[node.parent];
         place = function_attribute_place(base, node.key);
         if (place && value == Py_None && *static_cast<PyObject* const*>(place) == nullptr) value = nullptr;
         break;
       case Op::index: {
-        if (PyTuple_Check(base)) return true;
+        if (PyTuple_Check(base)) return held_[index] = held_[node.parent];
         if (!PyList_Check(base) || node.number >= PyList_GET_SIZE(base)) return false;
         // A list that shrank keeps its memory: the length first, then where the items are.
         certificate_.expect(node.parent, length_place(base), static_cast<uint64_t>(PyList_GET_SIZE(base)));
@@ -177,7 +177,7 @@ class GuardProgram::Certifier {
     if (place) {
       certificate_.outdated = certificate_.outdated || dict_version(group.dict) != group.version;
       certificate_.expect_version(group.dict_node, group.dict, index);
-      for (int node : group.reads) fixed_[node] = 1;
+      for (int node : group.reads) fixed_[node] = held_[node] = 1;
       return;
     }
     for (int node : group.reads) {
@@ -206,8 +206,9 @@ class GuardProgram::Certifier {
     switch (check.kind) {
       case Kind::id:
       case Kind::not_id:
-      case Kind::equals:
         return true;
+      case Kind::equals:
+        return held_[check.node] || value == check.payload.get();
       case Kind::alias:
       case Kind::not_alias:
         return fixed_[check.number];
@@ -224,7 +225,7 @@ class GuardProgram::Certifier {
         if (!check.tensor->matches(value)) certificate_.outdated = true;
         return check.tensor->is_sealable() && certificate_.tensors.add(value);
       case Kind::len:
-        if (PyTuple_Check(value)) return true;
+        if (PyTuple_Check(value)) return held_[check.node];
         if (!length_place(value)) return false;
         certificate_.expect_length(check.node, value, static_cast<uint64_t>(check.number));
         return true;
@@ -284,7 +285,10 @@ class GuardProgram::Certifier {
   GuardProgram& program_;
   Certificate& certificate_;
   PyObject** slots_;
-  std::vector<char> fixed_;  // proven to be the object it was, once the words before it hold
+  std::vector<char> fixed_;  // at the address it was, once the words before it hold
+  // Fixed, and held by what proves it: a dict of a known version, a tuple that is held itself.  At the address of any other
+  // object there may be a new one of another value: a number in a list is freed, and the next number takes its place.
+  std::vector<char> held_;
   std::vector<char> early_;  // read by the early steps, or pinned
   std::vector<char> last_;   // hangs on a call that looks at other values
   std::vector<char> structural_;

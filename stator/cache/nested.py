@@ -129,7 +129,7 @@ class NestedFrames:
         return found
 
 
-def closed(func: types.FunctionType) -> Any:
+def closed(func: types.FunctionType) -> object:
     """RUN_ALL; wrappers that `disable` has made share one code, whose calls need no hook from then on."""
     if func.__code__.co_filename.endswith(_DISABLING) and marks.is_disabled(func):
         _hook.close_code(func.__code__)

@@ -59,6 +59,8 @@ FAULTS = [
     never("tensors of many dimensions are not sealed", SEAL, "impl->sizes_default().size() > 5"),
     # What was proven, proven again.
     always("words of the certificate", CERTIFICATE, "*words[i].place == words[i].expected"),
+    always("new numbers at old addresses", CERTIFICATE, "held_[check.node] || value == check.payload.get()"),
+    always("items left of an iterator", "guards/raw_read.cpp", "number >= count"),
     always("versions of classes", CERTIFICATE, "*version.place == version.expected"),
     always("arguments that a certificate leans on", CERTIFICATE, "frame_slot(frame, argument.node) == argument.object"),
     Fault("what is asked after the words", CERTIFICATE, "certificate.tensors.hold() ? run_listed(certificate.late, frame)",

@@ -107,11 +107,12 @@ class Advance:
             return self
         count = sum(state.value_count() for state in self.states)
         first, end = count - self.tail - self.operands, count - self.tail
-        exits, pushes = tuple(point.compiled for point in self.exits), bool(self.step.exits[0].pushes)
-        return _core.NativeStep(tuple(range(first, end)), (*range(first), *range(end, count)), exits,
-                                self.failure.compiled, invoke, form.callee, form.names or None, form.jumps_on, pushes)
+        exits = tuple(point.compiled for point in self.exits)
+        return _core.NativeStep(
+            tuple(range(first, end)), (*range(first), *range(end, count)), exits, self.failure.compiled, invoke,
+            form.callee, form.names or None, form.jumps_on, bool(self.step.exits[0].pushes))
 
-    def repeated(self, outcome: Any) -> Callable[..., Any]:
+    def repeated(self, outcome: tuple[int, list[object]]) -> Callable[..., Any]:
         """The passage through this break with a known outcome of its instruction, which does not run again."""
         assert self.step is not None
         if self.step.form is not None and self.step.form.jumps_on is None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from agreement import program
 
+import stator
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import check
 from stator.guards.tensor_meta import tensor_meta
@@ -322,3 +323,62 @@ def test_a_class_that_was_looked_at_since() -> None:
     Changing.first = before
     assert all(Changing().first is before for _ in range(3000))
     assert [compiled.check(()) for _ in range(3)] == [-1] * 3
+
+
+def number(text: str) -> float:
+    return float(text)  # a new object: CPython takes the memory of the last one that was freed
+
+
+def in_a_list() -> Any:
+    items = [number("1.5")]
+
+    def renew(text: str) -> None:
+        items.clear()
+        items.append(number(text))
+
+    return (lambda x: x * items[0]), renew
+
+
+def in_a_cell() -> Any:
+    value: Any = number("1.5")
+
+    def renew(text: str) -> None:
+        nonlocal value
+        value = None
+        value = number(text)
+
+    return (lambda x: x * value), renew
+
+
+def in_a_slot() -> Any:
+    holder: Any = Holder()
+    holder.place = number("1.5")
+
+    def renew(text: str) -> None:
+        holder.place = None
+        holder.place = number(text)
+
+    return (lambda x: x * holder.place), renew
+
+
+def in_a_tuple_of_a_list() -> Any:
+    items: list[Any] = [(number("1.5"), 2)]
+
+    def renew(text: str) -> None:
+        items.clear()
+        items.append((number(text), 2))
+
+    return (lambda x: x * items[0][0] + len(items[0])), renew
+
+
+@pytest.mark.parametrize("make_program", [in_a_list, in_a_cell, in_a_slot, in_a_tuple_of_a_list])
+def test_a_new_number_at_the_address_of_the_old_one(make_program: Callable[[], Any]) -> None:
+    fn, renew = make_program()
+    compiled = stator.compile(fn, backend="eager", dynamic=False)
+    x = torch.ones(2)
+    for turn in range(8):
+        renew("1.5")
+        for _ in range(2):
+            assert torch.equal(compiled(x), fn(x))  # an equal number, and no longer the one of the capture
+        renew(f"{turn % 4 + 2}.5")
+        assert torch.equal(compiled(x), fn(x)), turn
