@@ -55,6 +55,7 @@ from stator.heap.pure_readers import (
     hashed,
     proxy_of_class,
     put_traceback,
+    reduced,
     traceback_of,
 )
 from stator.heap.raw_access import instance_dict, items_in_order
@@ -357,8 +358,11 @@ class Heap(Exposure):
         return tracker.standin
 
     def _adopt_function(self, value: types.FunctionType, source: Source) -> FunctionType:
+        root = root_of(source)
+        while is_a(root, CallOf) and root.fn == _REDUCED:  # of an iterator, which a call may make
+            root = root_of(root.args[0])
         if id(value) not in self.sources:
-            if is_a(root_of(source), Local):
+            if is_a(root, Local):
                 self.guard(source, Kind.TYPE, types.FunctionType)
                 self.guard(Attr(source, "__code__"), Kind.ID, value.__code__)
                 self.sources[id(value)] = source
@@ -366,7 +370,7 @@ class Heap(Exposure):
             else:
                 self.guard(source, Kind.ID, value)
                 self.sources[id(value)] = Pinned(value)
-        elif not is_a(root_of(source), Local):
+        elif not is_a(root, Local):
             self.guard(source, Kind.ID, value)
         elif self.sources[id(value)] != source:
             self.guard(source, Kind.ALIAS, self.sources[id(value)])
@@ -408,4 +412,5 @@ class Heap(Exposure):
 
 
 # Made anew where they come from the trace: one from outside must be known as such.
+_REDUCED = Pinned(reduced)
 _REMADE = frozenset({property, classmethod, staticmethod, types.GenericAlias})
