@@ -6,6 +6,7 @@ As in CPython: functions, bound methods, classes (metaclass `__call__`, `__new__
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
@@ -19,7 +20,7 @@ from stator import _core
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.errors import describe_callable
-from stator.graph.analysis.mutation import may_write_first
+from stator.graph.analysis.mutation import is_torchs, may_write_first
 from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.value_kinds import is_a, name_in_errors
@@ -44,6 +45,7 @@ from stator.interp.objects.object_texts import guard_names
 from stator.interp.rule_registry import CODE_RULES, RULES, TAKES_GRAPH_SCALARS, TAKES_UNREAD
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
+from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
 from stator.native.torch_ops import torch_leaf
@@ -131,6 +133,9 @@ class Caller(NativeCaller):
             return found(self, cont, fn, *args, **(kwargs or {}))
         if is_marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
+        if self.residual.copy_memos and not is_torchs(fn) and fn.__globals__ is not vars(copy) \
+                and any(id(each) in self.residual.copy_memos for each in args):
+            raise copied_by_memo("copy.deepcopy of tensors, whose memo the program may read")
         self.push(self.frame_for(fn, args, kwargs), cont)
 
     def frame_for(self, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
