@@ -45,6 +45,7 @@ from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
 from stator.graph.analysis.mutation import changes_views, storage_of
 from stator.graph.analysis.shared_memory import (
     is_view,
+    mapped_file,
     overlap_across_storages,
     overlapping_inputs,
     refuses_writes,
@@ -276,6 +277,9 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         tensors = [tensor for tensor, _, _ in candidates]
         if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
+        if any(map(mapped_file, tensors)):
+            for tensor, source, _ in candidates:
+                done.vm.heap.guard(CallOf(Pinned(mapped_file), (source,)), Kind.FRESH_CALL, mapped_file(tensor))
         address = Address.STORAGE if recorder.backend.in_order else Address.MEMORY
         places = [Place(source, address, is_written) for _, source, is_written in candidates]
         done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))

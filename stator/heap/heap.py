@@ -50,6 +50,7 @@ from stator.heap.pure_readers import (
     hashed,
     proxy_of_class,
     put_traceback,
+    reduced,
     traceback_of,
 )
 from stator.heap.raw_access import (
@@ -340,7 +341,10 @@ class Heap(Exposure):
         return tracker.standin
 
     def _adopt_function(self, value: types.FunctionType, source: Source) -> FunctionType:
-        if not is_a(root_of(source), Local):
+        root = root_of(source)
+        while is_a(root, CallOf) and root.fn == _REDUCED:  # of an iterator, which a call may make
+            root = root_of(root.args[0])
+        if not is_a(root, Local):
             self.guard(source, Kind.ID, value)
             self.sources.setdefault(id(value), Pinned(value))
         elif id(value) not in self.sources:
@@ -385,4 +389,5 @@ class Heap(Exposure):
 
 
 # Made anew where they come from the trace: one from outside must be known as such.
+_REDUCED = Pinned(reduced)
 _REMADE = frozenset({property, classmethod, staticmethod, types.GenericAlias})

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from stator.interp.machine import DEPTH_LIMIT
+from stator.settings.process_config import SETTINGS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/start.md")
 
@@ -106,3 +109,18 @@ def test_index_lists_every_page_and_decision() -> None:
                          ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_prose_keeps_to_the_rules(page: Path) -> None:
     assert DISCOURAGED.findall(page.read_text()) == []
+
+
+def test_settings_have_their_defaults() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    given = {name: value.replace(",", "") for name, value in rows if name in SETTINGS}
+    assert given == {name: str(default) for name, (default, _) in SETTINGS.items()}
+
+
+@pytest.mark.parametrize("page", ["docs/breaks/SB011.md", "docs/trust.md"])
+def test_the_limits_of_a_capture_are_those_of_the_code(page: str) -> None:
+    text = (ROOT / page).read_text()
+    limit = f"{SETTINGS['capture_iteration_limit'][0]:,}"
+    assert {number for line in text.splitlines() if "capture_iteration_limit" in line
+            for number in re.findall(r"([\d,]+) (?:loop )?iterations", line)} == {limit}
+    assert all(int(number) == DEPTH_LIMIT for number in re.findall(r"(\d+) nested calls", text))

@@ -88,6 +88,12 @@ def is_view(tensor: torch.Tensor) -> bool:
         return _base(tensor) is not None
 
 
+def mapped_file(tensor: torch.Tensor) -> str | None:
+    """The file that a storage shows (torch.from_file): others may show it at other addresses."""
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().filename if type(tensor) is torch.Tensor and is_dense(tensor) else None
+
+
 def is_member(source: Source | None) -> bool:
     """Whether a tensor was read from a module's parameters or buffers."""
     base = None if source is None else source.base

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.parameter import is_lazy
 
 from stator.breaks import Break
+from stator.graph.analysis.shared_memory import mapped_file
 from stator.graph.fx.nodes import first_operation, input_name, new_input
 from stator.graph.metadata import input_layouts
 from stator.graph.metadata.propagation import Propagation
@@ -101,6 +102,9 @@ class InputRecorder:
             except (NotImplementedError, AssertionError, fake_tensor.UnsupportedOperatorException,
                     fake_tensor.UnsupportedFakeTensorException) as error:
                 raise Break("SB017", str(error)) from error
+            file = mapped_file(tensor)
+            if file is not None and any(file == mapped_file(each.tensor) for each in self.inputs):
+                raise Break("SB005", "two tensors on one file")
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
         node = self.placeholder(fake, source)

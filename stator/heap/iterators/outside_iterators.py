@@ -135,6 +135,9 @@ def _part(heap: Heap, cls: type, part: object, source: Source, looks: bool) -> A
     if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
         heap.guard(source, Kind.EQUALS, part)
         return part
+    if cls in ASKING and type(part) is types.FunctionType:  # which it lets go of at the end
+        heap.guard(source, Kind.ID, part)
+        heap.sources.setdefault(id(part), Pinned(part))
     found = heap.adopt(part, source)
     if looks and type(part) is types.GeneratorType:
         raise Break("SB014", f"a {cls.__name__} from outside, which looks into what a generator yields")

@@ -6,6 +6,7 @@ As in CPython: functions, bound methods, classes (metaclass `__call__`, `__new__
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
@@ -19,10 +20,9 @@ from stator import _core
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.errors import describe_callable
-from stator.graph.analysis.mutation import may_write_first
+from stator.graph.analysis.mutation import is_torchs, may_write_first
 from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import prepared, with_numbers
 from stator.interp.calls import function_modes, torch_arguments
@@ -34,7 +34,7 @@ from stator.interp.calls.allowed_calls import (
     refuse_disabled,
 )
 from stator.interp.calls.instantiation import call_class
-from stator.interp.calls.native_calls import NativeCaller
+from stator.interp.calls.native_calls import NativeCaller, function_defaults, keyword_default
 from stator.interp.calls.torch_arguments import ATTENTION, guard_kernels, plain_arguments
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
@@ -45,6 +45,7 @@ from stator.interp.objects.object_texts import guard_names
 from stator.interp.rule_registry import CODE_RULES, RULES, TAKES_GRAPH_SCALARS, TAKES_UNREAD
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
+from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
 from stator.native.torch_ops import torch_leaf
@@ -131,6 +132,9 @@ class Caller(NativeCaller):
             return found(self, cont, fn, *args, **(kwargs or {}))
         if is_marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
+        if self.residual.copy_memos and not is_torchs(fn) and fn.__globals__ is not vars(copy) \
+                and any(id(each) in self.residual.copy_memos for each in args):
+            raise copied_by_memo("copy.deepcopy of tensors, whose memo the program may read")
         self.push(self.frame_for(fn, args, kwargs), cont)
 
     def frame_for(self, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
@@ -379,39 +383,3 @@ def _bind_defaults(vm: VM, func: types.FunctionType, slots: list[Any], taken: in
                 return False
             slots[slot] = value
     return True
-
-
-def function_defaults(vm: VM, func: types.FunctionType) -> tuple[Any, ...]:
-    raw = func.__defaults__ or ()
-    if id(func) in vm.fresh:
-        return raw
-    found = vm.functions.defaults.get(id(func))
-    if found is None:
-        source = Attr(vm.heap.source_of(func), "__defaults__")
-        vm.heap.guard(source, Kind.ID, func.__defaults__) if func.__defaults__ is not None else \
-            vm.heap.guard(source, Kind.EQUALS, None)
-        found = vm.functions.defaults[id(func)] = tuple(
-            value if value is None else vm.heap.adopt(value, Index(source, i)) for i, value in enumerate(raw))
-    return found
-
-
-def keyword_default(vm: VM, func: types.FunctionType, name: str) -> Any:
-    """Out of the table as the program sees it: it may have written to it."""
-    raw = func.__kwdefaults__
-    if id(func) in vm.fresh:
-        return UNBOUND if raw is None else dict.get(raw, name, UNBOUND)
-    source = Attr(vm.heap.source_of(func), "__kwdefaults__")
-    if raw is None:
-        vm.heap.guard(source, Kind.EQUALS, None)
-        return UNBOUND
-    table = vm.heap.adopt(raw, source)
-    if type(table) in UNREAD:  # of a function that is made anew in each call
-        raise unread(table)
-    value = dict.get(table, name, UNBOUND)
-    if type(value) is Box:
-        return value.force()
-    if value is UNBOUND:
-        if name in raw:  # CPython, which words the error, would find it
-            raise Break("SB006", "a call after the program has removed a default of the function")
-        vm.heap.guard(source, Kind.ABSENT, name)
-    return value

@@ -35,11 +35,12 @@ from stator.interp.noted_effects import CONVERSIONS, WARNING_TYPES, call_heard, 
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
 from stator.interp.rule_registry import RULES
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, unread
-from stator.source import CallOf, Pinned
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
+from stator.source import Attr, CallOf, Index, Pinned, root_of
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
 _TORCH = torch.__file__.rpartition("__init__")[0]
@@ -362,6 +363,8 @@ class NativeCaller(Machine):
         if func.__code__ is _TENSOR_HASH and type(args[0]) is FakeTensor:
             return self.place_in_table(args[0])
         func = self.guard_callback(func, args)
+        if (func.__defaults__ or func.__kwdefaults__) and id(func) not in self.fresh:
+            args = self.with_defaults(func, args)
         try:
             result = self.call_bound(func, args)
             if type(result) in UNREAD:
@@ -378,6 +381,22 @@ class NativeCaller(Machine):
         except Raised as raised:
             self.escaped = raised.exc
             raise raised.exc from None
+
+    def with_defaults(self, func: types.FunctionType, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call by C code, for which CPython has filled in the user's own defaults.
+
+        An argument that C code passes is a stand-in, or a constant: a default that is equal to it must stay so.
+        """
+        code, raw, bound = func.__code__, func.__defaults__ or (), list(args)
+        first = code.co_argcount - len(raw)
+        for slot in range(first, code.co_argcount + code.co_kwonlyargcount):
+            name = code.co_varnames[slot]
+            given = raw[slot - first] if slot < code.co_argcount else (func.__kwdefaults__ or {}).get(name, UNBOUND)
+            if bound[slot] is given:
+                found = function_defaults(self, func)[slot - first] if slot < code.co_argcount else \
+                    keyword_default(self, func, name)
+                bound[slot] = specialise(found, f"the default of {name}") if type(found) in SYMBOLIC else found
+        return tuple(bound)
 
     def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> types.FunctionType:
         """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding.
@@ -462,3 +481,43 @@ def _require_read(fn: Callable[..., Any], receiver: object) -> None:
     """A method of a C type works on the object itself, not on what stands for it unread."""
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         raise unread(receiver, fn.__name__)
+
+
+def function_defaults(vm: VM, func: types.FunctionType) -> tuple[Any, ...]:
+    raw = func.__defaults__ or ()
+    if id(func) in vm.fresh:
+        return raw
+    found = vm.functions.defaults.get(id(func))
+    if found is None:
+        source = Attr(vm.heap.source_of(func), "__defaults__")
+        if raw and type(root_of(source)) is not Pinned:  # of a function that is made anew in each call
+            vm.heap.guard(source, Kind.TYPE, tuple)
+            vm.heap.guard(source, Kind.LEN, len(raw))
+        else:
+            vm.heap.guard(source, Kind.ID, func.__defaults__) if func.__defaults__ is not None else \
+                vm.heap.guard(source, Kind.EQUALS, None)
+        found = vm.functions.defaults[id(func)] = tuple(
+            value if value is None else vm.heap.adopt(value, Index(source, i)) for i, value in enumerate(raw))
+    return found
+
+
+def keyword_default(vm: VM, func: types.FunctionType, name: str) -> Any:
+    """Out of the table as the program sees it: it may have written to it."""
+    raw = func.__kwdefaults__
+    if id(func) in vm.fresh:
+        return UNBOUND if raw is None else dict.get(raw, name, UNBOUND)
+    source = Attr(vm.heap.source_of(func), "__kwdefaults__")
+    if raw is None:
+        vm.heap.guard(source, Kind.EQUALS, None)
+        return UNBOUND
+    table = vm.heap.adopt(raw, source)
+    if type(table) in UNREAD:  # of a function that is made anew in each call
+        raise unread(table)
+    value = dict.get(table, name, UNBOUND)
+    if type(value) is Box:
+        return value.force()
+    if value is UNBOUND:
+        if name in raw:  # CPython, which words the error, would find it
+            raise Break("SB006", "a call after the program has removed a default of the function")
+        vm.heap.guard(source, Kind.ABSENT, name)
+    return value

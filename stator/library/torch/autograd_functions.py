@@ -31,7 +31,7 @@ from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import shares
 from stator.interp.calls.allowed_calls import call_allowed
-from stator.interp.calls.call_protocol import function_defaults
+from stator.interp.calls.native_calls import function_defaults
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import find, mro_of
 from stator.interp.mechanisms import fingerprints

@@ -158,3 +158,33 @@ def test_one_of_several_views_of_a_tensor_that_was_written_to() -> None:
             function(torch.ones(2, 2, requires_grad=True), log)
         endings.append(log)
     assert endings[0] == endings[1] == endings[2]
+
+
+def add_and_read(u: torch.Tensor, v: torch.Tensor) -> Any:
+    u.add_(1)
+    return v * 2
+
+
+def add_and_decide(u: torch.Tensor, v: torch.Tensor) -> Any:
+    u.add_(1)
+    return "large" if v[0].item() > 0 else "small"
+
+
+def read_add_and_read(u: torch.Tensor, v: torch.Tensor) -> Any:
+    before = v[:1].sum()
+    u.add_(1)
+    return before + v[:1], float(v[0])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [add_and_read, add_and_decide, read_add_and_read])
+def test_two_tensors_on_one_file(fn: Any, backend: str, tmp_path: Any) -> None:
+    """They have storages at different addresses."""
+    def pairs() -> Any:
+        for alone in (True, False, False):
+            (tmp_path / "file").write_bytes(bytes(16))
+            u, v = (torch.from_file(str(tmp_path / "file"), shared=True, size=4) for _ in range(2))
+            yield u, torch.zeros(4) if alone else v
+
+    compiled = stator.compile(fn, backend=backend)
+    assert [repr(compiled(*pair)) for pair in pairs()] == [repr(fn(*pair)) for pair in pairs()]

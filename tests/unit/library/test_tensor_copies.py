@@ -99,3 +99,20 @@ def test_a_memo_from_outside(backend: str) -> None:
 
 def test_tensors_of_their_own_are_captured_whole() -> None:
     same_as_eager(lambda x: shifted(copy.deepcopy([x, x + 1, x * 2])), call(torch.arange(4.0)), graphs=1)
+
+
+class Counts:
+    """Its copy is the contents of the memo."""
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        return [key for key in memo if not isinstance(key, int)], sorted(type(each).__name__ for each in memo.values())
+
+
+@pytest.mark.parametrize("held", [
+    lambda x: [x, Counts()], lambda x: [x * 2, Counts(), x], lambda x: {"a": [x], "b": Counts()},
+    lambda x: [Counts(), x, Counts()], lambda x: [[1], (1, [2]), Counts()]])
+def test_the_memo_that_a_copied_object_reads(held: Callable[[torch.Tensor], Any]) -> None:
+    def program(x: torch.Tensor) -> Any:
+        return copy.deepcopy(held(x)), x + 1
+
+    same_as_eager(program, call(torch.ones(2)), call(torch.ones(2)), fullgraph=False, strict=True)
