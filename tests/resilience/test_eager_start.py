@@ -66,7 +66,7 @@ def agrees(compiled: Any, fn: Any = program, rows: int = 4) -> None:
         torch.testing.assert_close(left, right)
 
 
-def call_until(compiled: Any, kind: type, fn: Any = program, times: int = 1, seconds: float = 300) -> list[Any]:
+def call_until(compiled: Any, kind: type, fn: Any = program, times: int = 1, seconds: float = 120) -> list[Any]:
     """Compare calls with eager until this event has come."""
     with events.record() as log:
         end = time.monotonic() + seconds
