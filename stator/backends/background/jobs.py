@@ -28,12 +28,12 @@ from typing import Any
 
 from torch import fx
 
+from stator.backends.background.graph_pickling import ambient_state, packed
 from stator.backends.graph_key import Contents, Key, Unkeyed, graph_key
-from stator.backends.sent_graphs import ambient_state, packed
 from stator.settings.options import Settings
 
 NICE = 10  # added to the priority of a worker
-_WORKER = "from stator.backends.worker import work; work()"
+_WORKER = "from stator.backends.background.worker import work; work()"
 _PARENT = "STATOR_WORKER_OF"  # environment variable: the process that a worker belongs to
 
 
