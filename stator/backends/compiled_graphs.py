@@ -25,7 +25,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from stator import events
-from stator.backends.background import require_compiled
+from stator.backends.background.jobs import require_compiled
 from stator.backends.compilation import compile_graph
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.generations import records_cuda_graphs

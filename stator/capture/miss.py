@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from stator import _core, events
-from stator.backends import background, check_settings, compiled_graphs
+from stator.backends import check_settings, compiled_graphs
+from stator.backends.background import jobs
 from stator.backends.generations import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
@@ -106,7 +107,7 @@ def reset() -> None:
     profile.forget()
     compiled_graphs.forget()
     code_memory.forget()
-    background.forget()
+    jobs.forget()
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site

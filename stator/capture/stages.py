@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from stator import _core, events
-from stator.backends.background import Deferred
+from stator.backends.background.jobs import Deferred
 from stator.backends.compiled_graphs import compile_once
 from stator.backends.generations import begins_generation
 from stator.backends.past_patches import past_patches, runtime_names

@@ -18,7 +18,8 @@ from torch._dynamo.utils import counters
 
 import stator
 from stator import events
-from stator.backends import background, registry
+from stator.backends import registry
+from stator.backends.background import jobs
 from stator.backends.eager import compile_eager
 
 SLEEPS = "import time; time.sleep(300)"
@@ -44,16 +45,16 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A program whose worker runs this text, compiled by nobody where that is not what is tested."""
     def start(worker: str | None = None, fn: Any = program, compiler: Any = compile_eager, **settings: Any) -> Any:
         if worker is not None:
-            monkeypatch.setattr(background, "_WORKER", worker)
+            monkeypatch.setattr(jobs, "_WORKER", worker)
         if compiler is not None:
             monkeypatch.setitem(registry._backends, "inductor", replace(registry.find_backend("inductor"),
                                                                         function=compiler, prepare=None))
-        monkeypatch.setattr(background, "warm_up", lambda: None)
+        monkeypatch.setattr(jobs, "warm_up", lambda: None)
         return stator.compile(fn, options={"start": "eager"}, isolate_recompiles=True, **settings)
 
-    background.forget()
+    jobs.forget()
     yield start
-    background.forget()
+    jobs.forget()
 
 
 def agrees(compiled: Any, fn: Any = program, rows: int = 4) -> None:
@@ -66,7 +67,7 @@ def agrees(compiled: Any, fn: Any = program, rows: int = 4) -> None:
         torch.testing.assert_close(left, right)
 
 
-def call_until(compiled: Any, kind: type, fn: Any = program, times: int = 1, seconds: float = 300) -> list[Any]:
+def call_until(compiled: Any, kind: type, fn: Any = program, times: int = 1, seconds: float = 120) -> list[Any]:
     """Compare calls with eager until this event has come."""
     with events.record() as log:
         end = time.monotonic() + seconds
@@ -102,8 +103,8 @@ def has_ended(pid: int, seconds: float = 30) -> bool:
     return False
 
 
-def job() -> background.Job:
-    [found] = background._jobs.values()
+def job() -> jobs.Job:
+    [found] = jobs._jobs.values()
     return found
 
 
@@ -199,16 +200,16 @@ def test_reset_ends_the_worker(started: Any) -> None:
 
 
 WORKS_LONG = """
-import time, stator.backends.worker as worker
+import time, stator.backends.background.worker as worker
 worker.compile_graph = lambda *args: time.sleep(300)
 worker.work()
 """
 
 PARENT = f"""
 import os, signal, sys, time, torch, stator
-from stator.backends import background
-background._WORKER = {WORKS_LONG!r}
-background.warm_up = lambda: None
+from stator.backends.background import jobs
+jobs._WORKER = {WORKS_LONG!r}
+jobs.warm_up = lambda: None
 
 @stator.compile(options={{"start": "eager"}})
 def f(x):
@@ -216,7 +217,7 @@ def f(x):
 
 for _ in range(3):
     f(torch.ones(3))
-[job] = background._jobs.values()
+[job] = jobs._jobs.values()
 time.sleep(15)  # the worker works by now
 print(job.process.pid, job.process.poll(), flush=True)
 """
@@ -256,7 +257,7 @@ def test_a_fork_has_no_job_and_leaves_that_of_its_parent(started: Any) -> None:
     if child == 0:
         try:
             agrees(compiled)
-            background.forget()
+            jobs.forget()
             os._exit(7)
         except BaseException:
             os._exit(1)

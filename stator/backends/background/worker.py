@@ -15,10 +15,10 @@ import time
 from torch._dynamo.utils import counters
 from torch._inductor import config
 
-from stator.backends.background import _PARENT, NICE
+from stator.backends.background.graph_pickling import unpacked
+from stator.backends.background.jobs import _PARENT, NICE
 from stator.backends.compilation import compile_graph
 from stator.backends.inductor import config_patches
-from stator.backends.sent_graphs import unpacked
 from stator.settings.options import Settings
 
 

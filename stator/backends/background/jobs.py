@@ -28,12 +28,12 @@ from typing import Any
 
 from torch import fx
 
-from stator.backends.graph_key import Key, Unkeyed, graph_key
-from stator.backends.sent_graphs import ambient_state, packed
+from stator.backends.background.graph_pickling import ambient_state, packed
+from stator.backends.graph_key import Contents, Key, Unkeyed, graph_key
 from stator.settings.options import Settings
 
 NICE = 10  # added to the priority of a worker
-_WORKER = "from stator.backends.worker import work; work()"
+_WORKER = "from stator.backends.background.worker import work; work()"
 _PARENT = "STATOR_WORKER_OF"  # environment variable: the process that a worker belongs to
 
 
@@ -97,7 +97,7 @@ def require_compiled(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settin
     state = ambient_state()
     options = tuple(sorted([(name, repr(value)) for name, value in settings.options.items()]))
     try:
-        key: Key = (graph_key(gm), settings.mode, options, repr(settings.regions), grad_enabled, repr(state))
+        key: Key = (graph_key(Contents(gm)), settings.mode, options, repr(settings.regions), grad_enabled, repr(state))
     except Unkeyed as why:
         job = Job(len(gm.graph.nodes))
         job.fail(f"the graph cannot be compared: {why}")
