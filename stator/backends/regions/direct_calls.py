@@ -44,12 +44,17 @@ def direct_passes(passes: Passes, meta: Any, inputs: int) -> Direct | None:
         return Direct(passes.found["inference"][1], outputs=meta.num_outputs)
     if passes.found.keys() != {"forward", "backward"} or meta.num_symints_saved_for_bw:
         return None
-    places = tuple([place for place, info in enumerate(meta.output_info) if info.requires_grad_for_backward])
+    places = tuple([place for place, info in enumerate(meta.output_info) if takes_gradient(info)])
     expected = meta.subclass_tangent_meta
     if len(expected) != len(places) or any(getattr(each.memory_format, "stride", None) is None for each in expected):
         return None
     tangents = tuple([(tuple(each.memory_format.size), tuple(each.memory_format.stride)) for each in expected])
     return Direct(passes.found["forward"][1], passes.found["backward"][1], meta.num_outputs, places, tangents)
+
+
+def takes_gradient(info: Any) -> bool:
+    """Whether backward gets the gradient of an output; torch 2.11 has one field for this and `requires_grad`."""
+    return bool(getattr(info, "requires_grad_for_backward", info.requires_grad))
 
 
 def has_work_around(meta: Any) -> bool:
