@@ -29,11 +29,10 @@ from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
-from stator.interp.frame import Frame
+from stator.interp.frame import Frame, Place, add_place
 from stator.interp.lookup import mro_of
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
-from stator.interp.tracebacks import Place, add_place
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
@@ -47,8 +46,7 @@ _GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
 
 
 def caught_in(frame: Frame, generators: Any, outside: Container[int] = ()) -> int:
-    """What this frame alone does with an error of the instruction it stands at, as bits; `generators`: by id;
-    `outside`: the ids of stand-ins."""
+    """Handlers of this frame alone at its instruction, as bits; `generators`: by id; `outside`: ids of stand-ins."""
     index = frame.ip - 1 if frame.ip else 0
     if frame.unit.instructions[index].handler is None:
         return NOTHING
@@ -73,14 +71,12 @@ def any_cleans_up(generators: Any) -> bool:
 
 
 def has_code(leave: object, outside: Container[int]) -> bool:
-    """Whether code that the graph does not run is run where a context manager is left, known by its __exit__: code of
-    the program, or that of a manager which was entered before the trace (torch.no_grad() before a break)."""
+    """Whether this `__exit__` runs code outside the graph: of the program, or of a manager entered before the trace."""
     return type(leave) is types.MethodType and (leave.__func__ is _GENERATOR_EXIT or id(leave.__self__) in outside)
 
 
 def may_suppress(leave: object, generators: Any) -> bool:
-    """Whether a context manager, known by its __exit__, may end an exception; those of torch and of C code do not,
-    nor does a generator that has yielded inside `finally` alone."""
+    """Whether this `__exit__` may suppress an exception; those of torch, C code and `finally` in generators do not."""
     if type(leave) is types.BuiltinMethodType:
         return False
     if type(leave) is not types.MethodType or type(leave.__func__) is not types.FunctionType:
@@ -117,7 +113,7 @@ def note_caught(node: fx.Node, caught: int, breaks: bool) -> None:
 
 @dataclass(frozen=True)
 class Assertion:
-    """What the program raises when the graph's assertion fails, whose message holds `text`."""
+    """Exception of the program for a failed assertion of the graph, whose message holds `text`."""
 
     text: str
     cls: type[BaseException] | None  # None: the program itself has to raise it, as only it knows what to say
@@ -136,8 +132,7 @@ class Assertion:
 def assert_in_graph(vm: VM, condition: Any) -> bool:
     """Assert a symbolic condition as the graph runs; False where it is known not to hold.
 
-    Torch inserts the assertions of a ShapeEnv only where each symbol has a node, and drops those of a float that
-    becomes an int: a condition on anything but unbacked ints has an assertion of its own.
+    A ShapeEnv asserts only conditions on unbacked ints reliably: any other has an assertion of its own.
     """
     symbols = condition.node.expr.free_symbols
     of_floats = any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in symbols)
@@ -148,9 +143,9 @@ def assert_in_graph(vm: VM, condition: Any) -> bool:
 
 
 def promise_number(vm: VM, condition: Any, error: BaseException, places: tuple[Place, ...]) -> bool:
-    """Assert a symbolic condition as the graph runs, where the program raises `error`; False: known not to hold.
+    """Assert a symbolic condition of `error` as the graph runs; False: known not to hold.
 
-    Torch merges assertions about one symbol: which of them fails first, the graph does not tell.
+    Torch merges assertions about one symbol: the graph does not show which of them fails first.
     """
     recorder, expression = vm.recorder, condition.node.expr
     free = frozenset(expression.free_symbols)
@@ -164,7 +159,7 @@ def promise_number(vm: VM, condition: Any, error: BaseException, places: tuple[P
 
 
 def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
-    """What the program would have raised where the graph raised `error`."""
+    """The exception of the program for an error of the graph."""
     text = str(error)
     for assertion in assertions:
         at = text.find(assertion.text)
@@ -176,11 +171,10 @@ def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...])
 
 
 def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
-    """Break at a call that must not run twice behind effects; behind one, at what may fail.
+    """Break at a call that must not run twice behind effects, and behind such a call at a node that may fail.
 
-    Writes to tensors are effects for a compiler, which does them at the end of the graph, and only what may fail is
-    kept from them: cutting at each custom operator of a model with a cache would leave no graph.  A capture that must
-    be `whole` breaks at reads of state alone.
+    Compilers write tensors at the end of the graph: of nodes behind a write, only those that may fail break.  A capture
+    that must be `whole` breaks at reads of state alone.
     """
     recorder = vm.recorder
     if not is_repeatable(node) and not _keeps_order_itself(node.target):

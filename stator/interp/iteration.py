@@ -19,13 +19,12 @@ from typing import Any
 
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, mro_of
 from stator.interp.numbers.symbolic_numbers import reaches_symbol
 from stator.interp.services import VM
 from stator.native.rows_declare import ROWS
 from stator.shapes.symbolic_values import UNREAD, python_type
 
-_mro_of = type.__dict__["__mro__"].__get__
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 _FORWARD: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), set(), collections.deque())
 _BACKWARD: tuple[Any, ...] = ([], {}, {}.values(), {}.items(), collections.deque())
@@ -41,7 +40,7 @@ _PAIRS = (type, frozenset({list, tuple}), len, dict.update)
 
 
 def is_iterator(cls: type) -> bool:
-    return any("__next__" in base.__dict__ for base in _mro_of(cls))
+    return any("__next__" in base.__dict__ for base in mro_of(cls))
 
 
 class IteratorOf(Continuation):
@@ -49,9 +48,6 @@ class IteratorOf(Continuation):
 
     __slots__ = ("cont",)
     resumes = True
-
-    def __init__(self, cont: Continuation | None) -> None:
-        self.cont = cont
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         cls = type(value)
@@ -83,10 +79,7 @@ def containers_behind(value: object) -> Iterator[Any]:
 
 
 def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
-    """Whether running through a C iterator meets places of the user's that are unread, or numbers left open.
-
-    The same of the values of a dict, where they are to be hashed.
-    """
+    """Whether a C iterator (or a view of values to be hashed) reaches unread places, or symbolic numbers."""
     by_standin = vm.heap.by_standin
     hashed = type(value) in _VIEWS and ROWS[id(consumer)].hashes_walked
     behind = gc.get_referents(value) if hashed else containers_behind(value)
@@ -94,20 +87,14 @@ def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
 
 
 class Again(Continuation):
-    """The items of an iterable are in a list now: it takes the iterable's place, and the instruction is run again."""
+    """Put the list of items in the place of its iterable, `above` places below the top; run the instruction again."""
 
     __slots__ = ("above",)
     resumes, plain = True, ("above",)
 
-    def __init__(self, above: int = 0) -> None:
-        self.above = above  # how many places of the stack are over it
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.insert(len(frame.stack) - self.above, value)
         frame.ip -= 1
-
-
-# ---------------------------------------------------------------------- the loops
 
 
 def listed(iterable: Iterable[Any]) -> list[Any]:
@@ -125,10 +112,10 @@ def some_listed(iterable: Iterable[Any], limit: int) -> list[Any]:
     return items
 
 
-def given_list(iterable: Iterable[Any], function: Callable[..., Any], before: tuple[Any, ...], after: tuple[Any, ...],
+def given_list(iterable: Iterable[Any], function: Callable[..., Any], rest: tuple[Any, ...],
                keywords: dict[str, Any]) -> Any:
     """For functions that take all items first, and only then look at any."""
-    return function(*before, [item for item in iterable], *after, **keywords)  # noqa: C416
+    return function([item for item in iterable], *rest, **keywords)  # noqa: C416
 
 
 def in_set(iterable: Iterable[Any]) -> set[Any]:
@@ -197,8 +184,8 @@ def each_given(iterable: Iterable[Any], function: Callable[..., Any], target: ob
         function(target, item)
 
 
-def in_dict(iterable: Iterable[Any], target: dict[Any, Any], kind: Any, sequences: Any, count: Any,
-            update: Any) -> dict[Any, Any]:
+def in_dict(iterable: Iterable[Any], target: Any, new: bool, kind: Any, sequences: Any, count: Any,
+            update: Any) -> Any:
     """Pairs as dict() takes them; one that is none is shown to dict.update at its place, which says what is wrong."""
     seen: list[Any] = []
     for pair in iterable:
@@ -207,17 +194,7 @@ def in_dict(iterable: Iterable[Any], target: dict[Any, Any], kind: Any, sequence
         else:
             update(target, [*seen, pair])
         seen += (pair,)
-    return target
-
-
-def updated(iterable: Iterable[Any], target: Any, kind: Any, sequences: Any, count: Any, update: Any) -> None:
-    seen: list[Any] = []
-    for pair in iterable:
-        if kind(pair) in sequences and count(pair) == 2:
-            target[pair[0]] = pair[1]
-        else:
-            update(target, [*seen, pair])
-        seen += (pair,)
+    return target if new else None
 
 
 def contained(iterable: Iterable[Any], wanted: object, found: bool, start: Any, refused: Any, text: str) -> bool:
@@ -263,24 +240,22 @@ def counted(iterable: Iterable[Any], mapping: Any) -> None:
         mapping[item] = mapping.get(item, 0) + 1
 
 
-# ---------------------------------------------------------------------- which C function is which loop
-
-
 def plan(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> tuple[int, Plan] | None:
     """Which argument a call runs through, and the loop that does the same; None where there is none."""
     planner = _PLANNERS.get(id(descriptor))
     return None if planner is None else planner(descriptor, args, kwargs or {})
 
 
-def _only(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    return lambda descriptor, args, kwargs: (0, (function, args)) if len(args) == 1 and not kwargs else None
+def _exactly(count: int, loop: Callable[..., Plan]) -> Callable[..., Any]:
+    """A planner of calls with `count` arguments, of which the last is iterated, and no keywords."""
+    return lambda descriptor, args, kwargs: (count - 1, loop(*args)) if len(args) == count and not kwargs else None
 
 
-def _taken_first(at: int = 0, keywords: tuple[str, ...] = ()) -> Callable[..., Any]:
+def _taken_first(*keywords: str) -> Callable[..., Any]:
     def planner(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) <= at or any(name not in keywords for name in kwargs):
+        if not args or kwargs.keys() - {*keywords}:
             return None
-        return at, (given_list, (args[at], descriptor, args[:at], args[at + 1:], kwargs))
+        return 0, (given_list, (args[0], descriptor, args[1:], kwargs))
     return planner
 
 
@@ -306,32 +281,18 @@ def _reduce(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return 1, (reduced, (args[1], args[0], args[2] if len(args) == 3 else _NOTHING, _NOTHING, descriptor))
 
 
-def _each(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    return lambda descriptor, args, kwargs: \
-        (1, (each_given, (args[1], function, args[0]))) if len(args) == 2 and not kwargs else None
-
-
-def _join(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return (1, (joined, (args[1], args[0], descriptor, iter, TypeError))) if len(args) == 2 and not kwargs else None
-
-
-def _dict(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return (0, (in_dict, (args[0], {}, *_PAIRS))) if len(args) == 1 and not kwargs else None
-
-
-def _dict_update(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return (1, (updated, (args[1], args[0], *_PAIRS))) if len(args) == 2 and not kwargs else None
-
-
-def _count(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return (1, (counted, (args[1], args[0]))) if len(args) == 2 and not kwargs else None
-
-
 _PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
-    (list, _only(listed)), (set, _only(in_set)), (any, _only(any_of)), (all, _only(all_of)), (sum, _sum),
-    (tuple, _taken_first()), (frozenset, _taken_first()), (sorted, _taken_first(keywords=("key", "reverse"))),
-    (str.join, _join), (math.prod, _taken_first(keywords=("start",))), (math.fsum, _taken_first()),
-    (collections.deque, _taken_first(keywords=("maxlen",))), (min, _extreme(least)), (max, _extreme(greatest)),
-    (functools.reduce, _reduce), (list.extend, _each(list.append)), (set.update, _each(set.add)),
-    (dict, _dict), (dict.update, _dict_update), (collections._count_elements, _count),  # type: ignore[attr-defined]
+    (list, _exactly(1, lambda items: (listed, (items,)))), (set, _exactly(1, lambda items: (in_set, (items,)))),
+    (any, _exactly(1, lambda items: (any_of, (items,)))), (all, _exactly(1, lambda items: (all_of, (items,)))),
+    (sum, _sum), (min, _extreme(least)), (max, _extreme(greatest)), (functools.reduce, _reduce),
+    (tuple, _taken_first()), (frozenset, _taken_first()), (sorted, _taken_first("key", "reverse")),
+    (math.prod, _taken_first("start")), (math.fsum, _taken_first()),
+    (collections.deque, _taken_first("maxlen")),
+    (str.join, _exactly(2, lambda text, items: (joined, (items, text, str.join, iter, TypeError)))),
+    (list.extend, _exactly(2, lambda target, items: (each_given, (items, list.append, target)))),
+    (set.update, _exactly(2, lambda target, items: (each_given, (items, set.add, target)))),
+    (dict, _exactly(1, lambda items: (in_dict, (items, {}, True, *_PAIRS)))),
+    (dict.update, _exactly(2, lambda target, items: (in_dict, (items, target, False, *_PAIRS)))),
+    (collections._count_elements,  # type: ignore[attr-defined]
+     _exactly(2, lambda mapping, items: (counted, (items, mapping)))),
 )}

@@ -6,6 +6,7 @@ guarded, so the entry itself can be pinned.  Classes that the trace itself made 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -16,21 +17,15 @@ from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread_class
 from stator.source import Pinned
 
-_mro_of = type.__dict__["__mro__"].__get__
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
-__all__ = ["MISSING", "ancestors", "find", "guard_refused", "is_mutable_class", "mro_of"]
-
-
-def mro_of(cls: type) -> tuple[type, ...]:
-    return _mro_of(cls)
-
 
 def ancestors(vm: VM, cls: type) -> tuple[type, ...]:
     """The MRO where it decides something: `cls.__bases__` can be assigned."""
-    found = _mro_of(cls) or ()  # a class in the making has none yet
+    found = mro_of(cls) or ()  # a class in the making has none yet
     if cls not in vm.classes.ancestry:
         vm.classes.ancestry.add(cls)
         for base in found if id(cls) in vm.fresh else (cls,):
@@ -39,7 +34,7 @@ def ancestors(vm: VM, cls: type) -> tuple[type, ...]:
 
 
 def guard_field(vm: VM, cls: type, name: str) -> None:
-    """What a class holds beside its attributes: `__mro__`, `__bases__`, `__name__`, `__qualname__`."""
+    """Guard a field of a class: `__mro__`, `__bases__`, `__name__`, `__qualname__`."""
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_FIELD, (name, type.__dict__[name].__get__(cls)))
 
@@ -61,7 +56,7 @@ def find(vm: VM, cls: type, name: str) -> Any:
     found = MISSING
     overlays = vm.classes.overlays
     deleted = False
-    for base in _mro_of(cls) or ():  # a class in the making has none yet
+    for base in mro_of(cls) or ():  # a class in the making has none yet
         if vm.heap.changes.reached:
             vm.heap.changes.refuse_reached(base, name)
         if overlays and base in overlays and name in overlays[base]:
@@ -80,7 +75,7 @@ def find(vm: VM, cls: type, name: str) -> Any:
     if not deleted and is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_ATTR, (name, found))
     if id(cls) in vm.fresh and (owner is None or id(owner) not in vm.fresh):
-        for base in _mro_of(cls):  # what it inherits from classes that were there before is a fact about those
+        for base in mro_of(cls):  # what it inherits from classes that were there before is a fact about those
             if id(base) not in vm.fresh and is_mutable_class(base):
                 find(vm, base, name)
     if not (overlays or (owner is not None and id(owner) in vm.fresh) or id(cls) in vm.fresh):
@@ -90,7 +85,7 @@ def find(vm: VM, cls: type, name: str) -> Any:
 
 def inherited(cls: type, name: str) -> Any:
     """The raw attribute as the class has it outside the trace."""
-    for base in _mro_of(cls):
+    for base in mro_of(cls):
         own = names_of_class(base)
         if name in own:
             return own[name]

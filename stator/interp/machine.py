@@ -28,19 +28,11 @@ from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import ShadowKind
 from stator.host.own_code import OWN_FOLDER
+from stator.interp import frame as frames
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.services import VM
-from stator.interp.tracebacks import (
-    FrameObjects,
-    Place,
-    Unwound,
-    last_offset,
-    locals_of,
-    place_of,
-    with_place,
-)
 from stator.source import CallOf, Pinned
 
 Handler = Callable[[VM, Frame, Instruction], None]
@@ -73,21 +65,21 @@ def declined(code: str, *names: str) -> None:
 def program_of(unit: Any) -> list[tuple[Handler, Any]]:
     """Each instruction beside its handler, worked out once per code object."""
     if events.lines_wanted():
-        return [(_told(handler), i) for handler, i in ((HANDLERS[i.opname], i) for i in unit.instructions)]
+        return [(_with_lines(handler), i) for handler, i in ((HANDLERS[i.opname], i) for i in unit.instructions)]
     program = unit.analyses.get("program")
     if program is None:
         program = unit.analyses["program"] = [(HANDLERS[i.opname], i) for i in unit.instructions]
     return program
 
 
-def _told(handler: Handler) -> Handler:
+def _with_lines(handler: Handler) -> Handler:
     """The handler, after an event at the first instruction of each line."""
-    def tell(vm: VM, frame: Frame, instr: Instruction) -> None:
+    def handle(vm: VM, frame: Frame, instr: Instruction) -> None:
         before = frame.unit.instructions[instr.index - 1].line if instr.index else None
         if instr.line is not None and instr.line != before:
             events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname))
         handler(vm, frame, instr)
-    return tell
+    return handle
 
 
 class Thunk(Frame):
@@ -123,7 +115,7 @@ class Lines:
     __slots__ = ("places", "located")
 
     def __init__(self) -> None:
-        self.places: dict[str, Place] = {}  # by their line in the stack traces of nodes
+        self.places: dict[str, frames.Place] = {}  # by their line in the stack traces of nodes
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
 
 
@@ -142,7 +134,7 @@ class Machine(Mechanisms):
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
         self.generators: Any = {}  # interpreted bodies, by id (see generators)
         self.replay: Any = None  # of repeated structure, where the settings allow it
-        self.frame_objects = FrameObjects()
+        self.frame_objects = frames.FrameObjects()
         self.lines = Lines()
         self.progress = Progress()
         self.steps = 0  # instructions begun by the outermost loop
@@ -160,9 +152,9 @@ class Machine(Mechanisms):
     # ------------------------------------------------------------------ the loop
 
     def run(self, frame: Frame, start: Frame | None = None, thrown: BaseException | None = None) -> Any:
-        """Run `frame` to its end; the program's exception leaves as itself, not as Raised.
+        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first.
 
-        `start`, for a resumed stack, is the innermost frame; `thrown` is raised there first.
+        An exception of the program leaves as itself, not as Raised.
         """
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
         frame.parent = None
@@ -242,18 +234,18 @@ class Machine(Mechanisms):
             assert frame is not None
             instr = frame.program[frame.ip - 1][1]
             if not again:
-                self._add_traceback(exc, frame, instr)
+                self._add_traceback(exc, frame)
             again = False
             entry = instr.handler
             if entry is not None:
-                offset = last_offset(frame) if entry.lasti else 0
+                offset = frames.last_offset(frame) if entry.lasti else 0
                 del frame.stack[entry.depth:]
                 if entry.lasti:
                     frame.stack.append(offset // 2)
                 frame.stack.append(exc)
                 frame.ip = entry.target
                 return
-            self.frame_objects.left(frame, locals_of(frame, self.heap.by_standin))
+            self.frame_objects.left(frame, frames.locals_of(frame, self.heap.by_standin))
             if frame.generator is not None:
                 exc = frame.generator.failed(self, exc)
             if frame.is_base:
@@ -286,16 +278,17 @@ class Machine(Mechanisms):
         exc.__context__ = current
         return exc
 
-    def _add_traceback(self, exc: BaseException, frame: Frame, instr: Instruction) -> None:
+    def _add_traceback(self, exc: BaseException, frame: Frame) -> None:
         if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
             if frame.func is not None and not is_own(frame):
-                self.effects.noted.append(Unwound(exc, place_of(frame), locals_of(frame, self.heap.by_standin)))
+                held = frames.locals_of(frame, self.heap.by_standin)
+                self.effects.noted.append(frames.Unwound(exc, frames.place_of(frame), held))
             return
         tb = exc.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
             tb = tb.tb_next  # our own frames, below the interpreted ones
         if frame.func is not None and not is_own(frame):
-            tb = with_place(tb, place_of(frame), self.frame_objects.of(frame))
+            tb = frames.with_place(tb, frames.place_of(frame), self.frame_objects.of(frame))
         exc.__traceback__ = tb
 
     def traceback_of(self, exc: BaseException) -> types.TracebackType | None:
@@ -304,12 +297,12 @@ class Machine(Mechanisms):
             return exc.__traceback__
         tracker = self.heap.by_standin[id(exc)]
         before, source = traceback_of(tracker.original), CallOf(Pinned(traceback_of), (tracker.source,))
-        places = [effect.place for effect in self.effects.noted if type(effect) is Unwound and effect.exc is exc]
+        places = [each.place for each in self.effects.noted if type(each) is frames.Unwound and each.exc is exc]
         if before is not None and places:
             raise Break("SB020", "the traceback of an exception that was raised before the call")
         traceback = self.heap.adopt(before, source)
         for place in places:
-            traceback = with_place(traceback, place)
+            traceback = frames.with_place(traceback, place)
         return traceback
 
     def native(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -417,7 +410,7 @@ class Machine(Mechanisms):
             note_caught(node, CLEANUP, False)
 
     def caught(self) -> int:
-        """What the program might catch where it stands (see graph_errors)."""
+        """Handlers around the current instruction (see graph_errors)."""
         frame = self.frame
         if frame is None:
             return 0
@@ -450,12 +443,12 @@ def _callers(frame: Frame, vm: VM) -> tuple[Any, ...]:
     return kept
 
 
-def _frame_line(frame: Frame, places: dict[str, Place]) -> str:
+def _frame_line(frame: Frame, places: dict[str, frames.Place]) -> str:
     if is_own(frame):
         return ""
     line = f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n'
     if line not in places:
-        places[line] = place_of(frame)
+        places[line] = frames.place_of(frame)
     return line
 
 

@@ -58,7 +58,7 @@ class Unwatched(Exception):
 
 
 class Witness:
-    """What there was at one moment of a trace."""
+    """All objects that the program could reach at one moment of a trace."""
 
     def __init__(self, vm: VM) -> None:
         self.vm = vm
@@ -80,7 +80,7 @@ class Witness:
                     todo += parts
 
     def changed(self) -> str:
-        """What is not as it was, in words; empty where nothing changed."""
+        """Description of a change; empty where nothing changed."""
         if fingerprints(self.vm) != self.writes:
             return "it changes something outside"
         for value, parts in self.objects.values():
@@ -97,7 +97,7 @@ def _same(before: object, now: object) -> bool:
 
 
 def parts_of(vm: VM, value: Any) -> list[Any] | None:
-    """What an object consists of, in a fixed order; None for what cannot change."""
+    """Parts of an object, in a fixed order; None for an object that cannot change."""
     cls = type(value)
     if cls is types.ModuleType and id(value) in vm.fresh:
         return _items(value.__dict__)
@@ -156,7 +156,7 @@ def _items(pairs: dict[Any, Any]) -> list[Any]:
 
 @dataclass
 class ChangedState:
-    """What the program has changed outside, and what it put there, all the way down."""
+    """Outside objects that the program has changed, with everything that it put there."""
 
     key: tuple[Any, ...]
     reached: set[int]  # the records of changed objects, and of those that hang on something new
@@ -164,7 +164,7 @@ class ChangedState:
 
 
 def changed_state(vm: VM) -> ChangedState | None:
-    """The state of a trace, to be compared with that of another moment; None where it cannot be told."""
+    """The state of a trace, to be compared with that of another moment; None where it is unknown."""
     if any(body.adopted is not None for body in dict.values(vm.generators)):
         return None
     with torch._C.DisableTorchFunction():
@@ -189,13 +189,11 @@ def changed_state(vm: VM) -> ChangedState | None:
                         continue
                 parts = parts_of(vm, value)
                 if parts is not None:  # what cannot change is known by what it is a part of
-                    known[id(value)] = tuple(map(_value_key, parts))
+                    known[id(value)] = tuple([
+                        value_key(part) if type(part) in CONSTANT_TYPES and is_constant(part) else id(part)
+                        for part in parts])
                     held.append((value, parts))
                     todo += parts
         except Unwatched:
             return None
     return ChangedState(tuple(known.items()), reached, held)
-
-
-def _value_key(value: object) -> object:
-    return value_key(value) if type(value) in CONSTANT_TYPES and is_constant(value) else id(value)

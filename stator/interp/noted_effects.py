@@ -28,6 +28,7 @@ from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised
+from stator.interp.lookup import mro_of
 from stator.interp.mechanisms import has_changes
 from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
@@ -105,10 +106,7 @@ def pointed_at(vm: VM, level: int, module: torch.nn.Module) -> tuple[Any, int]:
 
 
 def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None = None) -> None:
-    """Keep an effect for replay.  `watched`: code of the user's runs then, which can see what was changed before it.
-
-    Effects noted before the first change are replayed before the changes; after one, the call breaks.
-    """
+    """Keep an effect for replay; `watched`: user code runs then, and would see changes: after one, the call breaks."""
     changed = has_changes(vm) or anything_changed(vm.heap)
     if not changed:  # also of what decides where it goes (a stream, a level), which may change later
         vm.effects.early = len(vm.effects.noted) + 1
@@ -126,7 +124,7 @@ def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None =
 
 def written_in_python(stream: object) -> bool:
     """Whether a stream's write() is Python code."""
-    for base in type.__dict__["__mro__"].__get__(type(stream)):
+    for base in mro_of(type(stream)):
         if "write" in base.__dict__:
             return type(base.__dict__["write"]) is types.FunctionType
     return True
@@ -179,7 +177,7 @@ def list_of_warnings(vm: VM) -> list[Any] | None:
 
 
 def _is_held(vm: VM, log: object) -> bool:
-    """Whether a list of the user's, to which warnings are appended, was met or is in a variable of the program's."""
+    """Whether a list to which warnings are appended was met, or is in a variable of the program."""
     if id(log) in vm.heap.by_original:
         return True
     frame = vm.frame
@@ -194,7 +192,7 @@ def call_heard(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     """Run C code, and note what it warns of."""
     vm.hears_numpy = True
     try:
-        with Heard() as said, numpy.errstate(all="warn"):
+        with Heard() as heard, numpy.errstate(all="warn"):
             result = vm.native(fn, args, kwargs)
     except Raised as raised:  # a filter makes an error of the warning, which the setting may ignore or replace
         if is_a(raised.exc, Warning):
@@ -204,16 +202,16 @@ def call_heard(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         raise
     finally:
         vm.hears_numpy = False
-    if said:
-        note_said(vm, said)
+    if heard:
+        note_heard(vm, heard)
     return result
 
 
-def note_said(vm: VM, said: list[Any]) -> None:
+def note_heard(vm: VM, heard: list[Any]) -> None:
     """Keep the warnings for replay that numpy's settings let through."""
     settings = numpy.geterr()
     guard_settings(vm)
-    for each in said:
+    for each in heard:
         text = str(each.message)
         setting = setting_for(text, settings)
         if setting == "warn":
@@ -345,22 +343,14 @@ def joined(parts: list[Any]) -> str | DeferredText:
     return DeferredText(tuple(flat))
 
 
-def text_of(vm: VM, value: object) -> Any:
-    """`str(value)`; tensors in plain containers are shown as they are now."""
+def text_of(vm: VM, value: object, function: Callable[..., Any] = str) -> Any:
+    """`str(value)` or `repr(value)`; tensors in plain containers are shown as they are now."""
     if is_unknown(value):
-        return value if type(value) is DeferredText else text_piece(vm, value, "s")
-    cls = type(value)
-    if cls in (list, tuple, dict) and _holds_unknown(vm, value, 0):
+        plain = type(value) is DeferredText and function is str
+        return value if plain else text_piece(vm, value, "s" if function is str else "r")
+    if type(value) in _BRACKETS and _holds_unknown(vm, value, 0):
         return joined(_container_parts(vm, value))
-    return vm.call_sync(str, (value,))
-
-
-def _repr_of(vm: VM, value: object) -> Any:
-    if is_unknown(value):
-        return text_piece(vm, value, "r")
-    if type(value) in (list, tuple, dict) and _holds_unknown(vm, value, 0):
-        return joined(_container_parts(vm, value))
-    return vm.call_sync(repr, (value,))
+    return vm.call_sync(function, (value,))
 
 
 def _holds_unknown(vm: VM, value: Any, depth: int) -> bool:
@@ -377,18 +367,12 @@ def _holds_unknown(vm: VM, value: Any, depth: int) -> bool:
 def _container_parts(vm: VM, value: Any) -> list[Any]:
     """The pieces that list.__repr__ and its like would put together."""
     opening, closing = _BRACKETS[type(value)]
-    parts: list[Any] = [opening]
-    items = list(value.items()) if type(value) is dict else list(value)
-    for number, item in enumerate(items):
-        if number:
-            parts.append(", ")
-        if type(value) is dict:
-            parts += [_repr_of(vm, item[0]), ": ", _repr_of(vm, item[1])]
-        else:
-            parts.append(_repr_of(vm, item))
-    if type(value) is tuple and len(items) == 1:
-        parts.append(",")
-    return [*parts, closing]
+    parts: list[Any] = []
+    pairs = list(value.items()) if type(value) is dict else [(item, None) for item in value]
+    for item, held in pairs:
+        parts += [", ", text_of(vm, item, repr)]
+        parts += [": ", text_of(vm, held, repr)] if type(value) is dict else ()
+    return [opening, *parts[1:], *("," if type(value) is tuple and len(value) == 1 else ""), closing]
 
 
 def frozen(vm: VM, value: Any, what: str) -> Any:
@@ -409,12 +393,6 @@ def frozen(vm: VM, value: Any, what: str) -> Any:
     raise Break("SB015", f"{what} with a {cls.__name__}, which may have changed by the time it is shown")
 
 
-def text_of_array(vm: VM, function: Callable[..., Any], array: numpy.ndarray) -> str:
-    """numpy's own text, under the print options of now."""
-    vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
-    return run_on_arrays(vm, function, (array,))
-
-
 def print_options() -> str:
     """A pure reader for guards: how numpy shows arrays."""
     return repr(sorted(numpy.get_printoptions().items(), key=str))
@@ -425,7 +403,8 @@ def _text(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return text_piece(vm, args[0], "s" if callee is str else "r")
     if len(args) == 1 and type(args[0]) is numpy.ndarray:
-        return text_of_array(vm, callee, args[0])
+        vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
+        return run_on_arrays(vm, callee, (args[0],))
     return LISTED
 
 

@@ -9,7 +9,7 @@
 
 A rule returns LISTED for a call that needs no more than the callee's row in the native table, and INTERPRETED for one
 of a Python function that is interpreted like any other.  A call that does not fit the parameters goes to the callee
-itself, which refuses it in its own words.
+itself, which raises.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ _SIGNED = (types.FunctionType, types.BuiltinFunctionType)
 
 
 def rule(*callables: Any, **facts: bool) -> Callable[[Any], Any]:
-    """Register how the interpreter itself performs a call of these objects.
+    """Register how the interpreter performs a call of these objects.
 
-    Facts: the rule takes values of which only the type is known (`unread`), or only numpy scalars of that kind
-    (`graph_scalars`); torch asks no mode about the call (`unasked`).
+    Facts: it takes unread values (`unread`), or graph scalars alone (`graph_scalars`); torch calls no mode (`unasked`).
     """
     return _registers(callables, False, **facts)
 

@@ -18,17 +18,8 @@ from stator.code.decode import decode
 from stator.code.flow import bound_locals, live_in_call, live_locals
 from stator.heap.tracker import NO_KEY, Box
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
+from stator.interp.generators import generators
 from stator.interp.generators.delegation import ASYNC_GENERATOR
-from stator.interp.generators.generators import (
-    ADOPTED,
-    RESUMABLE,
-    adopted_body,
-    fill_body,
-    forced,
-    handled_in,
-    owned_generator,
-    remade_frame,
-)
 from stator.interp.machine import Thunk
 from stator.interp.services import VM
 from stator.source import Local
@@ -61,7 +52,7 @@ class FrameState:
                 self.owned, self.generator, self.dead)
 
     def places(self) -> list[Place]:
-        """What each of its values is, in their order."""
+        """The place of each of its values, in order."""
         stack = [("stack" if kind == "value" else "saved", depth) for depth, kind in enumerate(self.kinds)
                  for _ in range(_VALUES[kind])]
         body = [("body", 0), ("handled", 0)] if self.generator else []
@@ -100,15 +91,14 @@ def describe(cont: Any) -> Waiting | None:
     cls = type(cont)
     if not cls.resumes:
         return None
-    behind = describe(cont.cont) if hasattr(cls, "cont") else ()
+    behind = describe(cont.cont)
     return None if behind is None else (cls, tuple(getattr(cont, name) for name in cls.plain), behind)
 
 
 def held_values(cont: Any) -> list[Any]:
     if cont is None:
         return []
-    behind = held_values(cont.cont) if hasattr(type(cont), "cont") else []
-    return [*(getattr(cont, name) for name in cont.held), *behind]
+    return [*(getattr(cont, name) for name in cont.held), *held_values(cont.cont)]
 
 
 def held_count(waiting: Waiting) -> int:
@@ -125,7 +115,7 @@ def remake(waiting: Waiting, take: Any) -> Any:
         setattr(cont, name, value)
     for name in cls.held:
         setattr(cont, name, take())
-    if hasattr(cls, "cont"):
+    if "cont" in cls.fields:
         cont.cont = remake(behind, take)
     return cont
 
@@ -148,8 +138,8 @@ def chain(vm: VM, innermost: Frame | None) -> list[Frame]:
 def plan_stop(vm: VM, innermost: Frame | None, leave: str = "", outermost: bool = False) -> int | None:
     """The step to stop at: the innermost instruction all of whose callers can be resumed.
 
-    Frames of the file `leave` are not stopped in: what they call asks who has called them; with `outermost`, none but
-    the first is. None where the exception that a resumed stack begins with is still being raised.
+    Do not stop in frames of the file `leave`, whose callees look at their caller; `outermost`: only in the first.  None
+    where the exception that a resumed stack begins with is still being raised.
     """
     if not vm.steps:
         return None
@@ -182,10 +172,7 @@ def can_resume(frame: Frame) -> bool:
 
 
 def suspend(vm: VM, lifetimes: bool = False) -> tuple[list[FrameState], list[Any]]:
-    """The state of every frame, and the flat list of values it holds.
-
-    `lifetimes`: the instruction of the break has to do with when objects die, so that no variable lets go of one early.
-    """
+    """State of every frame, and a flat list of its values; `lifetimes`: keep all variables, as deaths are observed."""
     states: list[FrameState] = []
     values: list[Any] = []
     frames = chain(vm, vm.frame)
@@ -226,7 +213,8 @@ def _owned_generators(vm: VM, values: list[Any]) -> list[int]:
     """Places of waiting or running generators to which nothing refers but the frames that are suspended."""
     places: dict[int, list[int]] = {}
     for place, value in enumerate(values):
-        if type(value) in ADOPTED and (body := dict.get(vm.generators, id(value))) is not None and not body.done:
+        body = dict.get(vm.generators, id(value)) if type(value) in generators.ADOPTED else None
+        if body is not None and not body.done:
             places.setdefault(id(value), []).append(place)
     value = None
     found: list[int] = []
@@ -239,24 +227,21 @@ def _owned_generators(vm: VM, values: list[Any]) -> list[int]:
 
 def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,
                every: bool = False) -> tuple[int, ...]:
-    """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs by now.
+    """Live slots at an instruction (`every`: all) that are bound in one of `held`; `calls`: its callee runs by now.
 
-    A generator matters although nothing reads it: it is closed when its frame ends.  With `every`, all slots matter.
+    A generator is live although nothing reads it: it is closed when its frame ends.
     """
     slots: Any = range(frame.unit.nlocalsplus)
     if not every and not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = read_later(frame, index, calls)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
-                 or any(type(values[slot]) in RESUMABLE for values in held)]
+                 or any(type(values[slot]) in generators.RESUMABLE for values in held)]
     return tuple(slot for slot in slots if any(values[slot] is not UNBOUND for values in held))
 
 
 def dead_slots(frame: Frame, live: tuple[int, ...], calls: bool) -> tuple[int, ...]:
-    """The slots that nothing reads again: bound or not, they depend on the instruction alone.
-
-    Leave out a slot that is read later and unbound now: the read raises.
-    """
+    """Slots that nothing reads again, by the instruction alone; not one read later and unbound now: the read raises."""
     if _LOOKS_AT_LOCALS & set(frame.code.co_names):
         return ()
     # A tuple lets go of its last value first, a frame of its first local.
@@ -310,15 +295,16 @@ def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any
 
         def take(state: FrameState = state, places: Any = places) -> Any:
             value = box()
-            return owned_generator(vm, value.force()) if next(places) in state.owned else value
+            return generators.owned_generator(vm, value.force()) if next(places) in state.owned else value
 
-        frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, take, state.dead)
+        frame = generators.remade_frame(
+            vm, state.code, state.namespace, state.index, state.slots, state.kinds, take, state.dead)
         frame.kwnames, frame.parent = state.kwnames, parent
         if state.generator:
-            _enter_body(vm, frame, forced(take()), forced(take()))
+            _enter_body(vm, frame, generators.forced(take()), generators.forced(take()))
         else:
-            vm.exc_state.value = handled_in(frame) or vm.exc_state.value
-        frame.cont = remake(state.cont, lambda take=take: forced(take()))
+            vm.exc_state.value = generators.handled_in(frame) or vm.exc_state.value
+        frame.cont = remake(state.cont, lambda take=take: generators.forced(take()))
         root, parent = root or frame, frame
     assert parent is not None and root is not None
     # A result that is dropped or stored is not looked at here: it gets no guard before something reads it.
@@ -333,8 +319,8 @@ def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any
 
 def _enter_body(vm: VM, frame: Frame, generator: object, handled: BaseException | None) -> None:
     """The frame is that of a running generator, which its caller's exception state waits for."""
-    body = dict.get(vm.generators, id(generator)) or adopted_body(vm, vm.heap.by_standin[id(generator)])
-    fill_body(body, frame)
+    body = dict.get(vm.generators, id(generator)) or generators.adopted_body(vm, vm.heap.by_standin[id(generator)])
+    generators.fill_body(body, frame)
     body.started = body.running = body.entered = True
     body.alive = generator
     vm.exc_state.value = handled

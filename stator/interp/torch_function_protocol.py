@@ -17,15 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import new_parameter
 from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES
-from stator.host.suspended_patches import (
-    ABSENT,
-    NOW,
-    TENSOR_CLASSES,
-    is_special,
-    names_used_by,
-    original,
-    slots_behind,
-)
+from stator.host import suspended_patches
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.services import VM
@@ -82,7 +74,7 @@ def concerned(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any] | None = Non
 
 
 def only_defaults(vm: VM, objects: list[Any]) -> bool:
-    """Whether no handler of the program's own is asked: then it does not matter which function torch would name."""
+    """Whether no user-defined handler is called: then it does not matter which function torch would name."""
     return all(find(vm, handling_class(vm, each), HANDLER) is DEFAULT for each in objects)  # type: ignore[arg-type]
 
 
@@ -113,9 +105,9 @@ def own_method(vm: VM, value: object, name: str) -> Any:
     found = find(vm, cls, name)
     if found is None:
         raise Break("SB005", f"a tensor whose {name} is None")
-    if found is original(name) and type(found) is types.FunctionType and name in vm.modes.patched:
+    if found is suspended_patches.original(name) and type(found) is types.FunctionType and name in vm.modes.patched:
         return found  # which finds a patch by name
-    return None if found is MISSING or found is original(name) else found
+    return None if found is MISSING or found is suspended_patches.original(name) else found
 
 
 def refuse_patched(vm: VM, name: str) -> None:
@@ -128,17 +120,16 @@ def refuse_patched(vm: VM, name: str) -> None:
 def refuse_patched_call(vm: VM, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """The same for an operation that C code begins: it knows the operation, not the slot it came through."""
     name = getattr(function, "__name__", "")
-    for slot in (name,) if is_special(name) else (f"__{name}__", f"__r{name}__"):
-        if original(slot) is not ABSENT:
+    for slot in (name,) if suspended_patches.is_special(name) else (f"__{name}__", f"__r{name}__"):
+        if suspended_patches.original(slot) is not suspended_patches.ABSENT:
             refuse_patched(vm, slot)
 
 
 def note_slot(vm: VM, cls: type, name: str) -> None:
     """The trace has written a member of Tensor."""
-    if cls in TENSOR_CLASSES:
-        patched = vm.modes.patched
-        change = patched.difference_update if find(vm, cls, name) is original(name) else patched.update
-        change(slots_behind(name))
+    if cls in suspended_patches.TENSOR_CLASSES:
+        patched, own = vm.modes.patched, find(vm, cls, name) is suspended_patches.original(name)
+        (patched.difference_update if own else patched.update)(suspended_patches.slots_behind(name))
 
 
 def guard_slots(vm: VM) -> None:
@@ -156,13 +147,13 @@ def guard_slots(vm: VM) -> None:
     if any(is_a(each.tensor, torch.nn.Parameter) for each in vm.recorder.inputs) \
             or any(node.target is new_parameter for node in vm.recorder.graph.nodes):
         classes.append(torch.nn.Parameter)
-    for name in sorted(names.union(*map(names_used_by, names))):
+    for name in sorted(names.union(*map(suspended_patches.names_used_by, names))):
         for cls in classes:
             find(vm, cls, name)
 
 
 def guard_names(vm: VM, graph: Any) -> None:
-    """Guard the names by which a graph is run that FX or a backend of the user's runs."""
+    """Guard the names by which FX or a user-defined backend runs a graph."""
     for node in graph.nodes:
         name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
         if node.op == "call_method":
@@ -174,14 +165,11 @@ def guard_names(vm: VM, graph: Any) -> None:
 
 
 def finds_patches(vm: VM, leaf: types.FunctionType) -> bool:
-    """Whether a function of torch written in Python calls what the program has patched: then it is interpreted.
-
-    A compiler bakes in what the function finds: those names become facts.
-    """
+    """Whether a torch function written in Python calls patched names and is interpreted; else they are guarded."""
     methods, functions = _names_in(leaf)
-    if NOW.patches:
+    if suspended_patches.NOW.patches:
         names = methods.union([name for _, name in functions], leaf.__code__.co_names)
-        return any(name in names for _, name, _ in NOW.patches)
+        return any(name in names for _, name, _ in suspended_patches.NOW.patches)
     if not vm.recorder.backend.in_order:
         vm.recorder.slots_used |= methods
         for module, name in functions:

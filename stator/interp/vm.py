@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,25 +20,22 @@ from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of, name_in_errors
-from stator.interp import torch_function_protocol
+from stator.interp import lookup, noted_effects, torch_function_protocol
 from stator.interp.arrays.native_numpy import items_of
 from stator.interp.arrays.traced_numpy import concerns
 from stator.interp.calls import function_modes
 from stator.interp.calls.call_protocol import Caller
 from stator.interp.calls.module_calls import ModuleCalls
-from stator.interp.frame import Continuation, ExcState, Frame, Raised
+from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.generators import delegation
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import Lines
 from stator.interp.mechanisms import LOOK_MASK, clear
-from stator.interp.noted_effects import note_conversion
-from stator.interp.objects.attributes import give_tensor_member, load_attr
-from stator.interp.objects.descriptors import adopt_entry, bind, call_special
-from stator.interp.objects.object_texts import guard_names_in
-from stator.interp.opcodes import opcodes_since_312  # noqa: F401  (imports and registers all handlers)
-from stator.interp.opcodes.exception_opcodes import optional_attr, special_method
+from stator.interp.objects import attributes, descriptors, object_texts
+from stator.interp.objects.descriptors import call_special
+from stator.interp.opcodes import exception_opcodes, opcodes_since_312  # noqa: F401  (register all handlers)
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
@@ -51,6 +48,12 @@ class VM(Caller):
     """One trace's interpreter."""
 
     MISSING = MISSING
+    find, bind, adopt_entry = lookup.find, descriptors.bind, descriptors.adopt_entry
+    load_attr, give_tensor_member = attributes.load_attr, attributes.give_tensor_member
+    optional_attr, special_method = exception_opcodes.optional_attr, exception_opcodes.special_method
+    guard_names_in, note_conversion = object_texts.guard_names_in, noted_effects.note_conversion
+    asked, concerned = function_modes.ask, torch_function_protocol.concerned  # by torch; of a class
+    walked = walked_generator
 
     def __init__(self, heap: Heap, recorder: Recorder) -> None:
         super().__init__(heap, recorder)
@@ -76,36 +79,6 @@ class VM(Caller):
         self.lines = Lines()
         self.frame = self.pending = self.replay = self.escaped = None
 
-    # ------------------------------------------------------------------ short names for handlers and rules
-
-    def find(self, cls: type, name: str) -> Any:
-        return find(self, cls, name)
-
-    def bind(self, descr: object, obj: object, owner: type, cont: Continuation | None = None) -> None:
-        bind(self, descr, obj, owner, cont)
-
-    def load_attr(self, obj: object, name: str, cont: Continuation | None = None) -> None:
-        load_attr(self, obj, name, cont)
-
-    def give_tensor_member(self, fake: FakeTensor, cls: type, name: str, descr: object,
-                           cont: Continuation | None = None) -> None:
-        give_tensor_member(self, fake, cls, name, descr, cont)
-
-    def optional_attr(self, obj: object, name: str) -> Any:
-        return optional_attr(self, obj, name)
-
-    def special_method(self, obj: object, name: str, text: str) -> Any:
-        return special_method(self, obj, name, text)
-
-    def adopt_entry(self, value: object, owner: type) -> Any:
-        return adopt_entry(self, value, owner)
-
-    def guard_names_in(self, error: BaseException) -> None:
-        guard_names_in(self, error)
-
-    def note_conversion(self, tensor: torch.Tensor) -> None:
-        note_conversion(self, tensor)
-
     def is_constant_object(self, value: object) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
         return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
@@ -119,15 +92,6 @@ class VM(Caller):
         if not progress.jumps & LOOK_MASK:
             progress.look(self)
 
-    def asked(self, func: Callable[..., Any], kinds: object, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
-        """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
-        return function_modes.ask(self, func, kinds, args, rest)
-
-    def concerned(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> bool:
-        return torch_function_protocol.concerned(self, args, kwargs)
-
-    # ------------------------------------------------------------------ iteration
-
     def is_iterable(self, value: object) -> bool:
         cls = type(value)
         return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
@@ -136,9 +100,7 @@ class VM(Caller):
     def get_iter(self, value: Any, cont: Any = None) -> None:
         cls = type(value)
         if cls is FakeTensor:
-            if self.recorder.classes and id(value) in self.recorder.classes:
-                return self.iterate_subclass(value, cont)
-            if "__iter__" in self.modes.patched:
+            if id(value) in self.recorder.classes or "__iter__" in self.modes.patched:
                 return self.iterate_subclass(value, cont)
             return self.give(iter(self.unbind(value)), cont)
         if cls in _PLAIN_SEQUENCES:
@@ -288,11 +250,6 @@ class VM(Caller):
             return self.call_function(method, (iterator,), None, cont)
         self.refuse_outside_iterator(iterator)
         self.give(self.native(next, (iterator,)), cont)
-
-    def walked(self, generator: object) -> Any:
-        return walked_generator(self, generator)
-
-    # ------------------------------------------------------------------ facts
 
     def guard_identity(self, value: Any) -> Any:
         """The user's object behind `value`; that it is this very object becomes a fact."""

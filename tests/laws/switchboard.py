@@ -34,7 +34,7 @@ from stator.heap.tracker import ShadowKind
 from stator.interp import noted_effects
 from stator.interp.arrays import native_numpy
 from stator.interp.branches import assertions
-from stator.interp.calls import native_calls
+from stator.interp.calls import allowed_calls, native_calls
 from stator.interp.calls.call_protocol import Caller
 from stator.interp.calls.native_calls import NativeCaller
 from stator.interp.iteration import IteratorOf
@@ -84,7 +84,7 @@ def without_item(table: dict[Any, Any], key: Any) -> Callable[[Any], None]:
 
 def without_denial(patch: Any) -> None:
     patch.setattr(Caller, "admit", nothing)
-    patch.setattr(native_calls, "refuse_row", nothing)
+    patch.setattr(allowed_calls, "refuse_row", nothing)
 
 
 def without_originals(patch: Any) -> None:

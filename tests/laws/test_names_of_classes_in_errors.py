@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import stator
-from stator.interp.objects import attributes
+from stator.interp.objects import descriptors
 
 MAKERS: dict[str, Any] = {
     "namespace": lambda: types.SimpleNamespace(v=1), "deque": collections.deque, "counter": collections.Counter,
@@ -78,6 +78,6 @@ def test_is_eager(maker: str) -> None:
 
 
 def test_is_noticed(monkeypatch: Any) -> None:
-    monkeypatch.setattr(attributes, "name_in_errors", lambda cls: cls.__name__)
+    monkeypatch.setattr(descriptors, "name_in_errors", lambda cls: cls.__name__)
     eager, compiled = texts(collections.deque, WAYS["read"])
     assert eager != compiled

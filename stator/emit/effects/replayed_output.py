@@ -20,8 +20,8 @@ from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.values import Rebuilder
 from stator.graph.state.quiet_logging import Heard
 from stator.host.own_code import OWN_FOLDER
+from stator.interp.frame import Unwound, add_place
 from stator.interp.noted_effects import Converted, Logged, PolicySet, Printed, Warned
-from stator.interp.tracebacks import Unwound, add_place
 from stator.library.python.caches_and_locks import CacheUsed
 from stator.library.python.printing_and_logging import Written
 from stator.library.python.warning_filters import FiltersChanged, FiltersKept

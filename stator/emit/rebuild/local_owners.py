@@ -22,8 +22,7 @@ from stator.emit.services import Rebuilder
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, raw_members, slot_values
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
-from stator.interp.frame import UNBOUND
-from stator.interp.tracebacks import with_locals
+from stator.interp.frame import UNBOUND, with_locals
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC
 from stator.source import Local
 

@@ -36,7 +36,7 @@ from stator.emit.rebuild.returned_arrays import rebuild_array
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.objects.class_attributes import TensorSuper
+from stator.interp.objects.descriptors import TensorSuper
 from stator.native.table import receiver_split
 
 IMMUTABLE: frozenset[type] = frozenset({

@@ -227,9 +227,8 @@ class Rebuilder:
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:
             return self.container(value, cls)
         if cls is types.FunctionType:
-            target = self.vm.functions.callbacks.get(id(value))
-            if target is not None:
-                return self.value(target.target)
+            if id(value) in self.vm.functions.callbacks:
+                return self.value(self.vm.functions.callbacks[id(value)])
             if id(value) in self.vm.fresh:
                 return self.function(value)
         if id(value) in self.vm.functions.compiled_inside:

@@ -30,9 +30,9 @@ from stator.graph.analysis.shared_memory import sharing_memory
 from stator.graph.fx.graph_modules import FILENAME, STANDING, locate_errors, stands
 from stator.graph.record.recorder import Recorder
 from stator.host.held_signals import raised_by_a_handler
+from stator.interp.frame import Place, with_place
 from stator.interp.generators.generators import finish_running
 from stator.interp.graph_errors import as_program_exception
-from stator.interp.tracebacks import Place, with_place
 from stator.library.python.random_numbers import restore_streams, saved_streams
 from stator.native.torch_ops import draws_inside
 

@@ -1,31 +1,119 @@
-"""Arrays as tensors.   torch.from_numpy(values)  ->  an input of the graph on the memory of `values`
+"""Arrays as tensors, and functions of numpy in torch.
+
+    torch.from_numpy(values)                   ->  an input of the graph on the memory of `values`
+    np.sin  ->  torch.sin;  np.median  ->  torch._numpy's median
 
 An outside array that the program has not changed is an input, whatever its size.  One made inside the trace becomes
 a literal in the graph; where the tensor shares its memory, the array is from then on a name for that tensor.
+
+A function in no table is interpreted where it is written in Python, and breaks otherwise.  Left out are functions of
+which torch gives other values (heaviside of a NaN) or promises less (argsort of equal values), or whose size is data.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy
 import torch
+import torch._numpy as forms
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
 from stator.heap.tracker import ShadowKind, VariableTracker
-from stator.interp.frame import Raised
+from stator.interp.frame import raising
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, guard_storage_sizes, storage_size
 from stator.source import CallOf, Pinned
 
+_SAME_NAME = """add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
+    ceil copysign cos cosh deg2rad divide exp exp2 expm1 float_power floor floor_divide fmax fmin fmod greater
+    greater_equal hypot isfinite isinf isnan ldexp less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and
+    logical_not logical_or logical_xor maximum minimum multiply negative nextafter not_equal rad2deg reciprocal
+    remainder signbit sin sinh sqrt square subtract tan tanh trunc""".split()
+# Those of which torch's form takes a Python number as the second operand and gives what a tensor would give.
+TAKES_NUMBERS = frozenset(map(id, (numpy.add, numpy.subtract, numpy.multiply, numpy.divide, numpy.less,
+                                   numpy.less_equal, numpy.greater, numpy.greater_equal, numpy.equal,
+                                   numpy.not_equal, numpy.power, numpy.remainder, numpy.floor_divide, numpy.fmod)))
+# Of integers, zero as a divisor is a warning in numpy and an error in torch; so are negative powers in numpy.
+DIVIDES = frozenset(map(id, (numpy.floor_divide, numpy.remainder, numpy.fmod, numpy.power)))
+NOT_COMPLEX = frozenset(map(id, (
+    numpy.power, numpy.float_power, numpy.sign, numpy.rint, numpy.maximum, numpy.minimum, numpy.fmax, numpy.fmin,
+    numpy.greater, numpy.greater_equal, numpy.less, numpy.less_equal)))
+# Stems of special methods -> the ufunc of the operator
+_STEMS: dict[str, Any] = {
+    "add": numpy.add, "sub": numpy.subtract, "mul": numpy.multiply, "truediv": numpy.divide,
+    "floordiv": numpy.floor_divide, "mod": numpy.remainder, "pow": numpy.power, "matmul": numpy.matmul,
+    "lshift": numpy.left_shift, "rshift": numpy.right_shift, "and": numpy.bitwise_and, "or": numpy.bitwise_or,
+    "xor": numpy.bitwise_xor}
+_OTHERS: dict[str, Any] = {
+    "lt": numpy.less, "le": numpy.less_equal, "eq": numpy.equal, "ne": numpy.not_equal, "gt": numpy.greater,
+    "ge": numpy.greater_equal, "neg": numpy.negative, "pos": numpy.positive, "invert": numpy.invert}
+_PLAIN: dict[str, Any] = {stem: getattr(operator, f"__{stem}__") for stem in _STEMS | _OTHERS}
+_ASSIGNING: dict[str, Any] = {stem: getattr(operator, f"__i{stem}__") for stem in _STEMS}
+OPERATORS: dict[Any, Any] = {abs: numpy.absolute, **{_PLAIN[stem]: each for stem, each in (_STEMS | _OTHERS).items()}}
+IN_PLACE: dict[Any, Any] = {_ASSIGNING[stem]: _PLAIN[stem] for stem in _STEMS}
+_FUNCTIONS = """atleast_1d atleast_2d atleast_3d concatenate vstack hstack dstack column_stack stack append array_split
+    split hsplit vsplit dsplit kron vander corrcoef cov convolve correlate where expand_dims flip flipud fliplr rot90
+    broadcast_to broadcast_arrays meshgrid tril triu isclose nan_to_num take take_along_axis clip repeat tile diagonal
+    trace diag diagflat vdot tensordot dot inner outer cross einsum sort searchsorted moveaxis swapaxes rollaxis roll
+    squeeze reshape transpose ravel diff angle sinc gradient round real imag iscomplex isreal isneginf isposinf i0 pad
+    argmax argmin count_nonzero any all amax max amin min ptp sum prod mean std var cumsum cumprod average quantile
+    percentile median copy empty_like full_like ones_like zeros_like fill_diagonal copyto""".split()
+_LINALG = "cholesky det inv matrix_power norm pinv slogdet solve".split()
+_FFT = """fft ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft fftshift ifftshift""".split()
+# Of these the result does not depend on the contents.
+METADATA = frozenset(id(getattr(numpy, name)) for name in "shape ndim size iscomplexobj isrealobj result_type".split())
+_METHODS = """clip repeat round squeeze swapaxes ravel diagonal dot trace searchsorted argmax argmin any all max min sum
+    prod mean var std cumsum cumprod take conj conjugate astype copy flatten view fill sort transpose reshape""".split()
+# The same methods of scalars, which are the graph's where it holds them
+SCALAR_METHODS = [getattr(numpy.generic, name) for name in _METHODS
+                  if name not in ("fill", "sort", "view") and hasattr(numpy.generic, name)]
+REFLECTED: dict[int, Any] = {id(getattr(numpy.ndarray, f"__r{stem}__")): _PLAIN[stem] for stem in _STEMS}
+# Which write to their first argument; of the others, only `out` may change.
+WRITES = frozenset(map(id, (numpy.fill_diagonal, numpy.copyto, numpy.ndarray.fill, numpy.ndarray.sort)))
+# numpy's ufunc -> what its `reduce` is
+REDUCTIONS: dict[int, Any] = {id(ufunc): form for ufunc, form in (
+    (numpy.add, forms.sum), (numpy.multiply, forms.prod), (numpy.maximum, forms.max), (numpy.minimum, forms.min),
+    (numpy.logical_and, forms.all), (numpy.logical_or, forms.any))}
 LITERAL_LIMIT = 4096  # elements of an array of the trace that become a literal in the graph
 _DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
     "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
     "complex64", "complex128")}
 _TORCH_DTYPES = {theirs: ours for ours, theirs in _DTYPES.items()}
+
+
+def sign(x: torch.Tensor) -> torch.Tensor:
+    """torch's sign of a NaN is 0."""
+    return torch.sign(x) if not x.is_floating_point() else torch.where(torch.isnan(x), x, torch.sign(x))
+
+
+# numpy's ufunc -> the function of tensors that have the types of its loop
+UFUNCS: dict[int, Any] = {id(getattr(numpy, name)): getattr(torch, name) for name in _SAME_NAME}
+UFUNCS |= {id(ufunc): form for ufunc, form in (
+    (numpy.absolute, lambda x: x.clone() if x.dtype == torch.bool else torch.abs(x)), (numpy.fabs, torch.abs),
+    (numpy.matmul, lambda x, y: forms.matmul(forms.ndarray(x), forms.ndarray(y)).tensor), (numpy.sign, sign),
+    (numpy.cbrt, lambda x: torch.copysign(torch.pow(torch.abs(x), 1 / 3), x)), (numpy.positive, lambda x: x.clone()),
+    (numpy.conjugate, torch.conj_physical), (numpy.degrees, torch.rad2deg), (numpy.radians, torch.deg2rad),
+    (numpy.equal, torch.eq), (numpy.left_shift, torch.bitwise_left_shift), (numpy.power, torch.pow),
+    (numpy.right_shift, torch.bitwise_right_shift), (numpy.rint, torch.round))}
+
+# numpy's function -> the same of torch._numpy, on its arrays
+FUNCTIONS: dict[int, Any] = {id(getattr(numpy, name)): getattr(forms, name) for name in _FUNCTIONS}
+FUNCTIONS |= {id(getattr(numpy.linalg, name)): getattr(forms.linalg, name) for name in _LINALG}
+FUNCTIONS |= {id(getattr(numpy.fft, name)): getattr(forms.fft, name) for name in _FFT}
+FUNCTIONS |= {id(numpy.array): forms.array, id(numpy.asarray): forms.asarray, id(numpy.asanyarray): forms.asarray,
+              id(numpy.ascontiguousarray): forms.ascontiguousarray}
+
+FUNCTIONS |= {id(getattr(numpy.ndarray, name)): getattr(forms.ndarray, name) for name in _METHODS}
+FUNCTIONS |= {id(method): FUNCTIONS[id(getattr(numpy.ndarray, method.__name__))] for method in SCALAR_METHODS}
+# The methods behind operators -> the operator
+SLOTS: dict[int, Any] = {id(numpy.ndarray.__abs__): abs}
+SLOTS |= {id(getattr(numpy.ndarray, f"__{stem}__")): function for stem, function in _PLAIN.items()}
+SLOTS |= {id(getattr(numpy.ndarray, f"__i{stem}__")): function for stem, function in _ASSIGNING.items()}
 
 
 def shared_tensor(vm: VM, array: Any) -> Any:
@@ -49,10 +137,7 @@ def shared_tensor(vm: VM, array: Any) -> Any:
 
 
 def beside(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with a storage of its own on the same memory, as torch.from_numpy makes it: torch sees no overlap.
-
-    A compiler that runs the graph on tensors of its own has one storage.
-    """
+    """A tensor with another storage on the same memory, as of torch.from_numpy; a compiler's own tensors have one."""
     real = not torch._C._len_torch_dispatch_stack() and not torch._is_functional_tensor(tensor)
     return torch.from_numpy(tensor.data.numpy()) if real and type(tensor.data) is torch.Tensor else tensor.data
 
@@ -88,11 +173,8 @@ def _input(vm: VM, tracker: VariableTracker) -> Any:
 
 def real_tensor(array: numpy.ndarray) -> torch.Tensor:
     """A real tensor on an array's memory, whatever modes the trace is in."""
-    try:
-        with _disable_current_modes(), torch._C.DisableTorchFunction():
-            return torch.from_numpy(array)
-    except (TypeError, ValueError) as error:
-        raise Raised(error) from None
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        return raising(torch.from_numpy, array)
 
 
 def _literal(vm: VM, array: Any, shared: bool) -> Any:
@@ -127,9 +209,6 @@ def copied_tensor(vm: VM, array: Any) -> Any:
     else:
         source = _input(vm, tracker)
     return vm.torch_call(torch.clone, (source,), {"memory_format": torch.contiguous_format})
-
-
-# ---------------------------------------------------------------------- arrays on the memory of tensors
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:
@@ -202,10 +281,7 @@ def feed(vm: VM, array: object) -> None:
 
 
 def tensor_of(vm: VM, array: numpy.ndarray, writes: bool = False) -> Any:
-    """The tensor that is the contents of an array; with `writes`, an alias, and from now on it is.
-
-    Numpy writes past version counters, as does whoever has the memory from torch.from_numpy: so does the alias.
-    """
+    """The tensor with the contents of an array; with `writes`, an alias that bypasses version counters."""
     fake = _contents(vm, array, writes)
     return vm.torch_attribute(fake, "data", torch._C.TensorBase.data) if writes else fake
 

@@ -70,10 +70,7 @@ def run_on_arrays(vm: VM, function: Callable[..., Any], args: tuple[Any, ...],
 
 @contextlib.contextmanager
 def warnings_raise() -> Iterator[None]:
-    """Warnings, and the floating-point errors that numpy warns of, raise.
-
-    The filter is put in by hand: catch_warnings would make every module forget what it has warned of already.
-    """
+    """Raise warnings and numpy's floating-point errors; catch_warnings would reset the registries of all modules."""
     row = ("error", None, Warning, None, 0)
     with numpy.errstate(all="raise"):
         warnings.filters.insert(0, row)  # type: ignore[attr-defined]
@@ -84,7 +81,7 @@ def warnings_raise() -> Iterator[None]:
 
 
 def is_plain(vm: VM, value: object) -> bool:
-    """Whether numpy meets nothing of the program's in a value; what it can reach is exposed."""
+    """Whether numpy meets no object of the program in a value; what it can reach is exposed."""
     try:
         _plain(vm, value)
     except Break as stop:
@@ -105,7 +102,7 @@ def refuse_objects(vm: VM, result: object) -> None:
 
 
 def _plain(vm: VM, value: Any) -> Any:
-    """The value, once it is certain that numpy meets nothing of the program's in it."""
+    """The value, once it is certain that numpy meets no object of the program in it."""
     cls = type(value)
     if cls in SYMBOLIC:
         return specialise(value, "a number in an array")
@@ -216,7 +213,7 @@ def one_number(vm: VM, value: Any) -> Any:
 
 
 def items_of(vm: VM, array: numpy.ndarray) -> list[Any]:
-    """What iteration over an array gives."""
+    """Items of an array, as iteration gives them."""
     return [run_traced(vm, operator.getitem, (array, i)) for i in range(len(array))]
 
 

@@ -5,7 +5,7 @@ arguments.  Out: what numpy would give: an array on the memory of a tensor of th
 
 numpy itself says what the result looks like.  It is called on the stand-ins, whose contents mean nothing: whether a
 scalar or an array comes back, of which type and shape, of whose memory it is a view, and what numpy refuses.  torch
-computes the values (`torch_forms`); a form that does not come to the same type and shape is a break.
+computes the values (`array_tensors`); a form that does not come to the same type and shape is a break.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stator.graph.analysis.mutation import storage_of
 from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
-from stator.interp.arrays import torch_forms
+from stator.interp.arrays import array_tensors
 from stator.interp.arrays.array_tensors import feed, new_array, refill, tensor_of, torch_dtype
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import item_of
@@ -66,13 +66,13 @@ def concerns(vm: VM, values: Iterable[Any], feeding: bool = True) -> bool:
 
 def has_form(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     key = id(function)
-    if key in torch_forms.UFUNCS or key in torch_forms.FUNCTIONS or key in torch_forms.SLOTS \
-            or key in torch_forms.REFLECTED or key in torch_forms.METADATA:
+    if key in array_tensors.UFUNCS or key in array_tensors.FUNCTIONS or key in array_tensors.SLOTS \
+            or key in array_tensors.REFLECTED or key in array_tensors.METADATA:
         return True
     if function is numpy.ufunc.reduce:
-        return id(args[0]) in torch_forms.REDUCTIONS
+        return id(args[0]) in array_tensors.REDUCTIONS
     try:
-        return function in torch_forms.OPERATORS or function in torch_forms.IN_PLACE or function in _ITEMS
+        return function in array_tensors.OPERATORS or function in array_tensors.IN_PLACE or function in _ITEMS
     except TypeError:
         return False
 
@@ -83,15 +83,15 @@ def run_traced(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if not vm.heap.trace_numpy or not has_form(function, args):
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
     if vm.modes.active or vm.recorder.scope.enclosing is not None \
-            and function in (operator.setitem, *torch_forms.IN_PLACE):
+            and function in (operator.setitem, *array_tensors.IN_PLACE):
         raise Break("SB005", f"{name} of an array while something sees every operation")
     vm.recorder.propagation.require_exact()
     kwargs = {key: value for key, value in (kwargs or {}).items() if value is not _NO_VALUE}
     shown = [_shown(vm, value) for value in args]
     outcome = ask_numpy(function, shown, {key: _shown(vm, value) for key, value in kwargs.items()})
-    if id(function) in torch_forms.METADATA:
+    if id(function) in array_tensors.METADATA:
         return outcome
-    computed = in_graph(vm, lambda: _compute(vm, function, args, kwargs), name)
+    computed = in_graph(lambda: _compute(vm, function, args, kwargs), name)
     written = _written(function, args, kwargs)
     for array in written:
         refill(vm.heap.arrays.root_of(array))
@@ -104,19 +104,16 @@ def read_traced(vm: VM, array: Any, name: str, descr: Any) -> Any:
     vm.recorder.propagation.require_exact()
     if not vm.heap.trace_numpy or vm.modes.active:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
-    outcome = descr.__get__(array)
-    if name == "mT":
-        computed = in_graph(vm, lambda: tensor_of(vm, array).mT, name)
-    else:
-        computed = in_graph(vm, lambda: getattr(forms.ndarray(tensor_of(vm, array)), name), name)
-    return _answer(vm, outcome, computed, name, [])
+    wrap = forms.ndarray if name != "mT" else lambda tensor: tensor
+    computed = in_graph(lambda: getattr(wrap(tensor_of(vm, array)), name), name)
+    return _answer(vm, descr.__get__(array), computed, name, [])
 
 
 # ---------------------------------------------------------------------- what numpy says
 
 
 def _shown(vm: VM, value: Any) -> Any:
-    """What numpy is shown of an argument: stand-ins, and constants."""
+    """An argument as numpy sees it: stand-ins, and constants."""
     cls = type(value)
     if cls in GRAPH_SCALARS:
         return cls.python_type(1 if issubclass(cls.python_type, numpy.inexact) else 0)
@@ -159,8 +156,8 @@ def ask_numpy(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def _written(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    function = torch_forms.SLOTS.get(id(function), function)
-    if id(function) in torch_forms.WRITES or function is operator.setitem or function in torch_forms.IN_PLACE:
+    function = array_tensors.SLOTS.get(id(function), function)
+    if id(function) in array_tensors.WRITES or function is operator.setitem or function in array_tensors.IN_PLACE:
         found = [args[0]]
     else:
         out = kwargs.get("out")
@@ -188,7 +185,7 @@ class ExplicitTypes(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def in_graph(vm: VM, compute: Any, name: str) -> Any:
+def in_graph(compute: Any, name: str) -> Any:
     """Run torch's form natively: what it does to tensors is recorded."""
     try:
         with ExplicitTypes():
@@ -202,25 +199,25 @@ def in_graph(vm: VM, compute: Any, name: str) -> Any:
 
 
 def _compute(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if id(function) in torch_forms.REFLECTED:
-        function, args = torch_forms.REFLECTED[id(function)], (args[1], args[0])
-    function = torch_forms.SLOTS.get(id(function), function)
+    if id(function) in array_tensors.REFLECTED:
+        function, args = array_tensors.REFLECTED[id(function)], (args[1], args[0])
+    function = array_tensors.SLOTS.get(id(function), function)
     if function is operator.getitem:
         return _get_item(vm, args[0], args[1])
     if function is operator.setitem:
         return _set_item(vm, *args)
-    if type(function) is not numpy.ufunc and function in torch_forms.IN_PLACE:
-        ufunc = torch_forms.OPERATORS[torch_forms.IN_PLACE[function]]
+    if type(function) is not numpy.ufunc and function in array_tensors.IN_PLACE:
+        ufunc = array_tensors.OPERATORS[array_tensors.IN_PLACE[function]]
         kwargs = {"out": args[0]} if type(args[0]) is numpy.ndarray else {}
         return _apply_ufunc(vm, ufunc, args, kwargs)
-    if type(function) is not numpy.ufunc and id(function) not in torch_forms.FUNCTIONS \
-            and function in torch_forms.OPERATORS:
-        function = torch_forms.OPERATORS[function]
+    if type(function) is not numpy.ufunc and id(function) not in array_tensors.FUNCTIONS \
+            and function in array_tensors.OPERATORS:
+        function = array_tensors.OPERATORS[function]
     if type(function) is numpy.ufunc:
         return _apply_ufunc(vm, function, args, kwargs)
     if function is numpy.ufunc.reduce:
         return _reduce(vm, *args, **kwargs)
-    writes = id(function) in torch_forms.WRITES
+    writes = id(function) in array_tensors.WRITES
     given = [_given(vm, value, writes and not i) for i, value in enumerate(args)]
     if writes:
         given[1:] = [forms.ndarray(_apart(value.tensor, given[0].tensor)) if type(value) is forms.ndarray else value
@@ -234,7 +231,7 @@ def _compute(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         given[0] = _stacked(vm, args[0])
     if function is numpy.asanyarray:
         function = numpy.asarray
-    return torch_forms.FUNCTIONS[id(function)](*given, **named)
+    return array_tensors.FUNCTIONS[id(function)](*given, **named)
 
 
 def _stacked(vm: VM, parts: Sequence[Any]) -> Any:
@@ -282,7 +279,7 @@ def _reduce(vm: VM, ufunc: object, array: numpy.ndarray, axis: object = 0, dtype
     named = {} if dtype is None else {"dtype": _dtype(dtype)}
     if out is not None:
         named["out"] = _given(vm, out[0] if type(out) is tuple else out, True)
-    return torch_forms.REDUCTIONS[id(ufunc)](_given(vm, array), axis=axis, keepdims=keepdims, **named)
+    return array_tensors.REDUCTIONS[id(ufunc)](_given(vm, array), axis=axis, keepdims=keepdims, **named)
 
 
 # ---------------------------------------------------------------------- universal functions
@@ -301,7 +298,7 @@ def _apply_ufunc(vm: VM, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, An
     types = ufunc.resolve_dtypes((*map(_operand_type, inputs), None if out is None else out.dtype), **wanted)
     _refuse_differing(ufunc, inputs, types)
     operands = [_operand(vm, ufunc, value, types[i], i) for i, value in enumerate(inputs)]
-    result = torch_forms.UFUNCS[id(ufunc)](*operands)
+    result = array_tensors.UFUNCS[id(ufunc)](*operands)
     if result.dtype != torch_dtype(types[-1]):
         raise Break("SB003", f"{ufunc.__name__} of {types[0]}, which torch does in {result.dtype}")
     if out is None:
@@ -328,9 +325,9 @@ def _operand_type(value: object) -> Any:
 
 def _refuse_differing(ufunc: Any, inputs: Sequence[Any], types: Any) -> None:
     kinds = {dtype.kind for dtype in types[:-1]}
-    if "c" in kinds and id(ufunc) in torch_forms.NOT_COMPLEX:
+    if "c" in kinds and id(ufunc) in array_tensors.NOT_COMPLEX:
         raise Break("SB003", f"{ufunc.__name__} of complex numbers")
-    if kinds <= set("biu") and id(ufunc) in torch_forms.DIVIDES and not (type(inputs[1]) is int and inputs[1] > 0):
+    if kinds <= set("biu") and id(ufunc) in array_tensors.DIVIDES and not (type(inputs[1]) is int and inputs[1] > 0):
         raise Break("SB003", f"{ufunc.__name__} of integers by an unbacked number")
 
 
@@ -338,12 +335,12 @@ def _operand(vm: VM, ufunc: Any, value: Any, dtype: numpy.dtype, place: int) -> 
     target = torch_dtype(dtype)
     cls = type(value)
     if cls is torch.SymFloat or cls is torch.SymInt:
-        if place != 1 or id(ufunc) not in torch_forms.TAKES_NUMBERS:
+        if place != 1 or id(ufunc) not in array_tensors.TAKES_NUMBERS:
             raise Break("SB003", f"{ufunc.__name__} of an unbacked number")
         return value
     if cls in (int, float, bool, complex) or cls in SCALARS:
         number = value if cls in CONSTANT_TYPES else value.item()
-        if place == 1 and id(ufunc) in torch_forms.TAKES_NUMBERS and target in _EXACT_NUMBERS:
+        if place == 1 and id(ufunc) in array_tensors.TAKES_NUMBERS and target in _EXACT_NUMBERS:
             return dtype.type(number).item()
         return torch.tensor(dtype.type(number).item(), dtype=target)
     if cls in _CONTAINERS:

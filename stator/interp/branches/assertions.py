@@ -1,10 +1,9 @@
 """Branches on data that only guard a `raise`.   assert (x > 0).all(), "negative"  ->  an assertion in the graph
 
-In: a conditional jump on a number or tensor that only the graph knows.  Where one side does nothing but raise, the
-trace goes on with the other, and the graph asserts the condition; the residual turns the failed assertion into the
-program's exception.  Where only the graph knows what the exception would say, or that side does more than raise, or
-`with` and `finally` blocks have to be left, a failed assertion makes the call again, eagerly; that needs a graph whose
-writes can be taken back.  Where the program may handle the exception, and everywhere else, the branch breaks.
+In: a conditional jump on an unbacked number or a tensor.  Where one side only raises, the trace takes the other, and
+the graph asserts the condition; the residual raises the exception of the program.  An exception with an unbacked
+message, or one that leaves `with` and `finally` blocks, makes the call again, eagerly: the writes of the graph must be
+undone.  A branch whose exception the program may handle breaks, as does every other.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ from stator.code.handlers import written_handler
 from stator.code.instruction import Instruction
 from stator.graph.analysis.may_fail import HANDLED
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.interp.frame import Frame
+from stator.interp.frame import Frame, Place, place_of, places_from
 from stator.interp.graph_errors import Assertion, promise_number
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method
-from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 
 _STRAIGHT = frozenset({
@@ -53,7 +51,7 @@ def take_for_granted(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_
     elif not _made_by_the_graph(vm, value):
         return None
     jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
-    handled = _is_handled(vm, frame)
+    handled = _is_handled(frame)
     if jump_raises == fall_raises or handled and vm.caught() & HANDLED:
         return None
     error = None if handled or Strategy.EXCEPTIONS_BEFOREHAND in vm.turned_off else \
@@ -67,8 +65,8 @@ def take_for_granted(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_
                              Assertion(text, type(error), error.args, places_of(frame, error)))
         held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
         vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
-    elif error is not None:
-        _assert_number(vm, as_bool(vm, value), wanted, error, places_of(frame, error))
+    elif error is not None and type(condition := as_bool(vm, value)) in SYMBOLIC:
+        promise_number(vm, condition if wanted else torch.sym_not(condition), error, places_of(frame, error))
     return wanted
 
 
@@ -89,12 +87,6 @@ def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:
     return (innermost, *places_from(frame.caller()))
 
 
-def _assert_number(vm: VM, condition: object, wanted: bool, error: BaseException,
-                   places: tuple[Place, ...]) -> None:
-    if type(condition) in SYMBOLIC:
-        promise_number(vm, condition if wanted else torch.sym_not(condition), error, places)
-
-
 def _only_raises(frame: Frame, index: int) -> bool:
     """Whether straight code from an instruction on ends in a `raise`."""
     instructions = frame.unit.instructions
@@ -110,7 +102,7 @@ def _only_raises(frame: Frame, index: int) -> bool:
     return False
 
 
-def _is_handled(vm: VM, frame: Frame) -> bool:
+def _is_handled(frame: Frame) -> bool:
     """Whether some frame would catch the exception, or clean up after it, or is handling another."""
     current: Frame | None = frame
     while current is not None:
@@ -121,10 +113,9 @@ def _is_handled(vm: VM, frame: Frame) -> bool:
 
 
 def _exception_of(vm: VM, frame: Frame, index: int) -> BaseException | None:
-    """The exception of a branch, made on a copy of the frame; None where it needs what only the graph knows.
+    """The exception of a branch, made on a copy of the frame; None where it needs an unbacked value.
 
-    A branch that also changes something (`log.append(...)`, a message with effects) must not be run by the calls that
-    do not take it: this trace is of no use then, and the next one makes no exception beforehand.
+    A branch that also changes something must not run in calls that do not take it: the next trace does not try.
     """
     try:
         witness = Witness(vm)

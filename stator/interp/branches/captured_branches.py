@@ -51,10 +51,7 @@ class Way:
 
 
 def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if: bool, keeps: bool = False) -> bool:
-    """Capture both ways of a branch and go on where they meet; False where this is no branch on data.
-
-    With `keeps`, the jump leaves the value on the stack.
-    """
+    """Capture both ways of a branch; False where it is none on data.  `keeps`: the jump leaves the value there."""
     if not vm.policy.capture_control_flow:
         return False
     if type(value) is FakeTensor:
@@ -190,7 +187,7 @@ class Made:
 
 
 class Merge:
-    """What both ways yield, pair by pair; `pairs` are the tensors that differ."""
+    """Values of both ways, pair by pair; `pairs` are the tensors that differ."""
 
     def __init__(self, vm: VM, always_new: bool = False) -> None:
         self.vm = vm
@@ -247,7 +244,7 @@ class Merge:
         return Made(cls, keys, tuple(self.plan(x, y) for x, y in zip(a, b, strict=True)))
 
     def builder(self, results: list[Any]) -> Callable[[Any], Any]:
-        """What turns plans into values, given the results of the operation."""
+        """A function from plans to values, given the results of the operation."""
         made: dict[int, Any] = {}
 
         def build(plan: Any) -> Any:

@@ -25,14 +25,7 @@ from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import prepared, with_numbers
-from stator.interp.calls import function_modes, torch_arguments
-from stator.interp.calls.allowed_calls import (
-    C_CALLABLES,
-    call_allowed,
-    call_constant,
-    is_marked,
-    refuse_disabled,
-)
+from stator.interp.calls import allowed_calls, function_modes, torch_arguments
 from stator.interp.calls.instantiation import call_class
 from stator.interp.calls.native_calls import NativeCaller, function_defaults, keyword_default
 from stator.interp.calls.torch_arguments import ATTENTION, guard_kernels, plain_arguments
@@ -64,6 +57,7 @@ class Caller(NativeCaller):
 
     guard_identity: Any  # of the machine that this is a part of
     module_calls: Any
+    ask_modes = function_modes.perform  # an operation while modes of the program are on
 
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
         """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
@@ -84,7 +78,7 @@ class Caller(NativeCaller):
             return found(self, args, kwargs or {}, cont)
         if is_a(fn, type):
             return call_class(self, fn, args, kwargs, cont)
-        if cls in C_CALLABLES:
+        if cls in allowed_calls.C_CALLABLES:
             return self.call_native(fn, args, kwargs, cont)
         if cls is functools.partial:
             return self.call(fn.func, (*fn.args, *args), merged_keywords(fn, kwargs), cont)
@@ -93,13 +87,13 @@ class Caller(NativeCaller):
                 self.guard_identity(fn)
             prefix = [self.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
             return self.call(fn.fn, (*prefix, *args), kwargs, cont)
-        if self.is_torch_leaf(fn):
+        if torch_leaf(fn):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
             raise Break("SB016", f"the operator {fn.name()}, which takes functions")
         if (marked := self.heap.original_of(fn)) is not fn and marks.allowed_in_graph(marked) \
                 and type(inspect.getattr_static(marked, "__name__", None)) is str:  # nodes are named after them
-            return call_allowed(self, self.guard_identity(fn), args, kwargs, cont)
+            return allowed_calls.call_allowed(self, self.guard_identity(fn), args, kwargs, cont)
         method = find(self, cls, "__call__")
         if method is MISSING:
             raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
@@ -130,7 +124,7 @@ class Caller(NativeCaller):
         found = CODE_RULES.get(id(fn.__code__))
         if found is not None:
             return found(self, cont, fn, *args, **(kwargs or {}))
-        if is_marked(fn) and id(fn) not in self.fresh:
+        if allowed_calls.is_marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
         if self.residual.copy_memos and not is_torchs(fn) and fn.__globals__ is not vars(copy) \
                 and any(id(each) in self.residual.copy_memos for each in args):
@@ -180,7 +174,7 @@ class Caller(NativeCaller):
             if torch_marks.is_of_torch(self.frame.unit.code):
                 return self.give(None, cont)  # torch knows what its own tracer cannot do
             return self.call(marks.graph_break, args, kwargs, cont)
-        refuse_disabled(fn)
+        allowed_calls.refuse_disabled(fn)
         replacement = marks.substitute(fn)
         if replacement is not None:
             return self.call(replacement.replacement, args, kwargs, cont)
@@ -188,21 +182,15 @@ class Caller(NativeCaller):
             original = self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL))
             return self.call(original, args, kwargs, cont)
         if marks.allowed_in_graph(fn):
-            return call_allowed(self, fn, args, kwargs, cont)
+            return allowed_calls.call_allowed(self, fn, args, kwargs, cont)
         if marks.is_constant_result(fn):
-            return call_constant(self, fn, args, kwargs, cont)
+            return allowed_calls.call_constant(self, fn, args, kwargs, cont)
         self.push(self.frame_for(fn, args, kwargs), cont)
 
     # ------------------------------------------------------------------ torch
 
-    def is_torch_leaf(self, fn: Any) -> bool:
-        return torch_leaf(fn)
-
     def torch_call(self, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
-        """A tensor operation: record it, answer with its fake result.
-
-        `asked` says that eager would put this very function to the handlers of the arguments.
-        """
+        """Record a tensor operation, return its fake result; `asked`: eager calls handlers with this very function."""
         if self.modes.active:  # a way of the interpreter's own, about which eager would ask something else
             raise function_modes.refuse(describe_callable(fn))
         if self.heap.unread_met:
@@ -227,9 +215,8 @@ class Caller(NativeCaller):
             if objects:
                 raise Break("SB005", f"{describe_callable(fn)} in a way about which eager asks a class something else")
         args, kwargs = plain_arguments(self, fn, args, kwargs)
-        if kwargs:
-            if type(kwargs.get("generator")) is torch.Generator:
-                torch_arguments.generator_in_graph(self, kwargs["generator"])
+        if kwargs and type(kwargs.get("generator")) is torch.Generator:
+            torch_arguments.generator_in_graph(self, kwargs["generator"])
         if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
             return self.made_as_leaf(fn, args, kwargs)
         if fn in ATTENTION:
@@ -245,16 +232,12 @@ class Caller(NativeCaller):
             raise Raised(error) from None
 
     def refuse_sequence(self, value: object) -> None:
-        """torch runs through a sequence of the program's (`torch.tensor(rows)`) by its methods: none may be Python."""
+        """torch.tensor(rows): break on user-defined sequences, which torch reads through their methods."""
         cls = type(value)
         if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
             self.guard_special_methods(value)
             if any(type(find(self, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
                 raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
-
-    def ask_modes(self, fn: Any, args: Any) -> Any:
-        """An operation while modes of the program's are on: they answer for it."""
-        return function_modes.perform(self, fn, args, None)
 
     def made_as_leaf(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """torch.zeros(..., requires_grad=True)"""
@@ -298,8 +281,7 @@ def refuse_unread(fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None) -
 
 
 def takes_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a torch function written in Python gets values only: an object or a function of the program would be
-    used by it, natively; then its body is interpreted like any other."""
+    """Whether a torch function written in Python gets values only; with an object of the program it is interpreted."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         cls = type(value)
         if cls is not FakeTensor and cls not in CONSTANT_TYPES and not is_a(value, _VALUE_TYPES) \
@@ -320,7 +302,7 @@ def looks_itself(fn: Callable[..., Any]) -> bool:
     if type(fn) is types.MethodType:
         fn = fn.__func__
     return type(fn) is types.FunctionType and id(fn) not in RULES and not fn.__code__.co_flags & 0x0C \
-        and not torch_leaf(fn) and not is_marked(fn)
+        and not torch_leaf(fn) and not allowed_calls.is_marked(fn)
 
 
 def bind_arguments(vm: VM, func: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any] | None,

@@ -47,9 +47,6 @@ def refuse(what: str) -> Break:
     return Break("SB005", f"{what} while a mode sees every operation")
 
 
-# ---------------------------------------------------------------------- the stack
-
-
 def enter(vm: VM, mode: object) -> None:
     if Strategy.FUNCTION_MODES in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
@@ -82,9 +79,6 @@ def require_balance(vm: VM) -> None:
         raise refuse("the end of the call")
     if vm.modes.functions_off != vm.modes.functions_off_at_start:
         raise Break("SB006", "__torch_function__ is still off at the end of the call")
-
-
-# ---------------------------------------------------------------------- operations
 
 
 def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
@@ -142,7 +136,7 @@ def refuse_c_code(vm: VM, fn: Any, descriptor: Any, args: tuple[Any, ...], kwarg
                             f"Tensor.{min(vm.modes.patched)} was replaced")
 
 
-def perform(vm: VM, fn: Any, args: Any, kwargs: Any) -> Any:
+def perform(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
     """Begin the operation for real; torch asks the recorder's mode, which asks the program's."""
     recorder = vm.recorder
     if recorder.scope.enclosing is not None:
@@ -205,8 +199,7 @@ def _ask_mode(vm: VM, func: Callable[..., Any], kinds: object, args: tuple[Any, 
 
 
 def _seen_types(vm: VM, func: Callable[..., Any], kinds: Any, given: Any) -> tuple[type, ...]:
-    """The types as torch names them for real tensors: those of fakes, whose handler is disabled, are left out by
-    functions written in Python, as are those of parameters."""
+    """Types as torch names them for real tensors; functions written in Python leave out those of parameters."""
     tensors = [value for item in given for value in (item if type(item) in (list, tuple) else (item,))
                if type(value) is FakeTensor]
     classes = dict.fromkeys(tensor_class(vm, value) for value in tensors)

@@ -15,7 +15,7 @@ from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp.calls.allowed_calls import refuse_disabled
-from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.frame import Continuation, Frame, Raised, raising
 from stator.interp.lookup import MISSING, find, flags_of, mro_of
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import C_METHODS
@@ -31,9 +31,6 @@ class Initialise(Continuation):
     __slots__ = ("obj", "cont")
     resumes, held = True, ("obj",)
 
-    def __init__(self, obj: object, cont: Continuation | None) -> None:
-        self.obj, self.cont = obj, cont
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if value is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{name_in_errors(type(value))}'"))
@@ -44,9 +41,6 @@ class AfterNew(Continuation):
     """After a Python `__new__`: run `__init__` if the object is an instance of the class."""
 
     __slots__ = ("cls", "args", "kwargs", "cont")
-
-    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: Any, cont: Continuation | None) -> None:
-        self.cls, self.args, self.kwargs, self.cont = cls, args, kwargs, cont
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         initialise(vm, self.cls, value, self.args, self.kwargs, self.cont)
@@ -81,13 +75,9 @@ def instantiate(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
     if find(vm, cls, "__del__") is not MISSING:
         raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
     if new is object.__new__:
-        obj = new_plain_object(vm, cls, args, kwargs)
-        return initialise(vm, cls, obj, args, kwargs, cont)
-    if type(new) is types.FunctionType:
+        return initialise(vm, cls, new_plain_object(vm, cls, args, kwargs), args, kwargs, cont)
+    if type(new) is types.FunctionType or type(new) is types.BuiltinFunctionType:
         return vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
-    if type(new) is types.BuiltinFunctionType:
-        vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
-        return
     raise Break("SB001", f"{module_of(cls)}.{cls.__qualname__} has a __new__ written in C")
 
 
@@ -101,10 +91,7 @@ def new_wrapper(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
             raise Break("SB017", f"a {cls.__name__} made of a {type(value).__name__}")
     for name in ("__new__", "__init__", "__torch_dispatch__", "__tensor_flatten__", "__tensor_unflatten__"):
         find(vm, cls, name)
-    try:
-        return vm.recorder.wrappers.construct(cls, tuple(args), dict(kwargs))
-    except Exception as error:
-        raise Raised(error) from None
+    return raising(vm.recorder.wrappers.construct, cls, tuple(args), dict(kwargs))
 
 
 def new_plain_object(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -128,7 +115,7 @@ def _is_put_there(cls: type, new: object) -> bool:
 def initialise(vm: VM, cls: type, obj: object, args: tuple[Any, ...], kwargs: dict[str, Any],
                cont: Continuation | None) -> None:
     seen = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
-    if not issubclass_real(seen, cls):
+    if cls not in mro_of(seen):
         return vm.give(obj, cont)
     init = find(vm, seen, "__init__")
     if init is object.__init__:
@@ -136,7 +123,3 @@ def initialise(vm: VM, cls: type, obj: object, args: tuple[Any, ...], kwargs: di
     if type(init) is types.FunctionType or type(init) in C_METHODS:
         return vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
     vm.call(vm.sync(lambda: vm.bind(init, obj, seen)), args, kwargs, Initialise(obj, cont))
-
-
-def issubclass_real(cls: type, parent: type) -> bool:
-    return parent in type.__dict__["__mro__"].__get__(cls)

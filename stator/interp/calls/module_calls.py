@@ -39,6 +39,7 @@ _GLOBAL_TABLES = ("_global_backward_pre_hooks", "_global_backward_hooks", "_glob
 _READ = frozenset({*_ABSENT, *_TABLES, *_GLOBAL_TABLES, "torch", "_C", "_get_tracing_state"})
 _READING = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME"})
 _NAMED = ("self", "args", "kwargs", "forward_call")
+_EMPTY = types.CellType()
 
 
 @dataclass
@@ -78,8 +79,6 @@ class ModuleCalls:
         self.guarded: set[int] = set()  # modules whose facts are guarded
         self.lines: dict[str, Any] = {}  # where each name is read
         self.enabled = True
-
-    # ------------------------------------------------------------------ the call
 
     def enter(self, vm: VM, method: types.FunctionType, module: torch.nn.Module, args: tuple[Any, ...],
               kwargs: dict[str, Any], cont: Continuation | None) -> Frame | None:
@@ -140,7 +139,7 @@ class ModuleCalls:
         return forward
 
     def stand_at(self, vm: VM, name: str) -> None:
-        """What is guarded next is said to be read where `__call__` reads this name."""
+        """Locate the next guards where `__call__` reads this name."""
         vm.lines.located = (vm.frame.code, vm.frame.ip, self.lines[name])
 
     def guard_module(self, vm: VM, module: torch.nn.Module) -> bool:
@@ -172,8 +171,6 @@ class ModuleCalls:
             add(Guard(place, Kind.LEN, 0, where))
             heap.glanced.append((box.raw, place))  # type: ignore[union-attr]
         return True
-
-    # ------------------------------------------------------------------ the first call
 
     def watch(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
               cont: Continuation | None) -> Frame | None:
@@ -227,22 +224,14 @@ def begun(vm: VM, method: types.FunctionType, module: torch.nn.Module, args: tup
 
 
 def read_slots(frame: Frame) -> list[tuple[str, bool]] | None:
-    """What each slot holds, by its name; None where one holds what it cannot be given again."""
+    """The name of the value in each slot; None where one holds a value that cannot be made again."""
     found = []
     for name, value in zip(frame.unit.local_names, frame.locals, strict=True):
         in_cell = type(value) is types.CellType
-        if value is UNBOUND or in_cell and _is_empty(value):
+        if value is UNBOUND or in_cell and value == _EMPTY:
             found.append(("", in_cell))
         elif name in _NAMED:
             found.append((name, in_cell))
         else:
             return None
     return found
-
-
-def _is_empty(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False

@@ -26,7 +26,7 @@ from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, module_of
 from stator.interp import iteration
-from stator.interp.calls.allowed_calls import C_CALLABLES, is_marked, refuse_disallowed, refuse_row
+from stator.interp.calls import allowed_calls
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
@@ -76,13 +76,13 @@ class NativeCaller(Machine):
             self.guard_identity(fn)
         if (found := RULES.get(id(descriptor))) is not None:
             return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
-        refuse_disallowed(fn)
+        allowed_calls.refuse_disallowed(fn)
         if torch_leaf(descriptor):
             every = args if descriptor is fn else (receiver, *args)
             return self.give(self.torch_call(descriptor, every, kwargs, asked=True), cont)
         if torch_leaf(fn):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
-        if is_marked(fn):
+        if allowed_calls.is_marked(fn):
             return self.call_marked(fn, args, kwargs, cont)
         self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
 
@@ -95,7 +95,7 @@ class NativeCaller(Machine):
         symbolic = symbolic_numbers.concern(self, every, kwargs)
         row = lookup(fn)
         if not symbolic:
-            refuse_row(fn, row)
+            allowed_calls.refuse_row(fn, row)
         if every:
             self.heap.note_write(every[0])  # perhaps
         if symbolic:
@@ -191,7 +191,7 @@ class NativeCaller(Machine):
 
     def admit(self, fn: Any, row: Any, args: Sequence[Any]) -> None:
         """Default deny: only listed C callables run while tracing."""
-        refuse_row(fn, row)
+        allowed_calls.refuse_row(fn, row)
         if type(fn) is types.BuiltinFunctionType and row.obj is not fn and self.heap.is_opaque(fn):
             raise Break("SB005", f"{name_of(row)} of an object from outside")  # bound to the user's own
         if args and row.mutates and self.heap.is_opaque(args[0]):
@@ -204,10 +204,7 @@ class NativeCaller(Machine):
             self.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
 
     def refuse_copies(self, fn: Callable[..., Any], value: object) -> None:
-        """A method of an iterator from outside: one that has no stand-in of its class would move the user's own.
-
-        itertools.tee() copies what has a `__copy__`, as its own iterators do.
-        """
+        """Break at a method that would move the user's own iterator; itertools.tee() copies what has a `__copy__`."""
         posed = None
         if is_known_ahead(self.heap, value) or self.heap.is_opaque(value) and is_iterator(type(value)):
             posed = type(self.heap.original_of(value))
@@ -244,17 +241,14 @@ class NativeCaller(Machine):
 
     def python_callable(self, value: Any) -> Any:
         """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
-        if type(value) in C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
-                or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES and self.is_called_by_c(value):
-            callback = _Callback(value)
-            self.functions.callbacks[id(callback.invoke)] = callback
-            self.fresh[id(callback.invoke)] = callback.invoke
-            return callback.invoke
+        if type(value) in allowed_calls.C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
+                or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES \
+                and type(find(self, type(value), "__call__")) is types.WrapperDescriptorType:
+            made = _callback(value)
+            self.functions.callbacks[id(made)] = value
+            self.fresh[id(made)] = made
+            return made
         return value
-
-    def is_called_by_c(self, value: object) -> bool:
-        """Whether calling the object runs C code of its class, which the hook does not see."""
-        return type(find(self, type(value), "__call__")) is types.WrapperDescriptorType
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         """Run C code with the hook on: Python frames it enters are interpreted."""
@@ -280,13 +274,9 @@ class NativeCaller(Machine):
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None
-            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
-                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
-            if is_a(error, (TypeError, KeyError)):
-                guard_refused(self, args, kwargs)
-            elif is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
+            if is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
                 self.guard_digits()
-            raise Raised(error) from None
+            raise self.failed(error, fn, args, kwargs) from None
         finally:
             _hook.leave()
         if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
@@ -313,14 +303,18 @@ class NativeCaller(Machine):
         try:
             result = fn(*args, **(kwargs or {}))
         except Exception as error:
-            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
-                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
-            if is_a(error, (TypeError, KeyError)):
-                guard_refused(self, args, kwargs)
-            raise Raised(error) from None
+            raise self.failed(error, fn, args, kwargs) from None
         if self.policy.not_rebuilt:
             self.refuse_not_rebuilt(result)
         return result
+
+    def failed(self, error: BaseException, fn: Any, args: tuple[Any, ...], kwargs: object) -> Break | Raised:
+        """The exception for an error of C code; special methods that it may have missed are guarded."""
+        if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+            return Break("SB011", f"values nested too deep for {describe_callable(fn)}")
+        if is_a(error, (TypeError, KeyError)):
+            guard_refused(self, args, kwargs)
+        return Raised(error)
 
     def refuse_not_rebuilt(self, result: object) -> None:
         """Break at the call that makes a value which an earlier trace could not rebuild."""
@@ -344,10 +338,7 @@ class NativeCaller(Machine):
         return self.sync(lambda: self.call(fn, args, kwargs))
 
     def place_in_table(self, tensor: FakeTensor) -> int:
-        """The hash by which C code finds a tensor in a dict or a set: who else is there counts, not where it lies.
-
-        That it is none of the others is noted with the call; a parameter is guarded once, not against each other one.
-        """
+        """Hash of a tensor in a dict or a set: only identity counts, which is guarded once for a parameter."""
         refuse_patched(self, "__hash__")
         tracker = self.heap.by_standin.get(id(tensor))
         if tracker is None:
@@ -358,7 +349,7 @@ class NativeCaller(Machine):
 
     def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: object = None) -> Any:
         """The PEP 523 hook: C code entered a Python function while tracing."""
-        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
+        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and func.__code__.co_filename.startswith(_TORCH):
             return _hook.RUN_ALL
         if func.__code__ is _TENSOR_HASH and type(args[0]) is FakeTensor:
             return self.place_in_table(args[0])
@@ -399,19 +390,16 @@ class NativeCaller(Machine):
         return tuple(bound)
 
     def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> types.FunctionType:
-        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding.
-
-        The answer is what C code would have found had the patches not been taken off.
-        """
+        """Guard a function that C code found on a class (`__eq__`, `__hash__`, ...); return it as patched."""
         if self.classes.making:
             self.note_class_in_making(func.__name__, args)
         cls = type(args[0]) if args else type(None)
-        if find_owner(cls, func):
+        if any(base.__dict__.get(func.__name__) is func for base in cls.__mro__):
             found = find(self, cls, func.__name__)
             self.guard_special_methods(args[0])
             return found if type(found) is types.FunctionType else func
         if is_mutable_class(cls):
-            names = _names_of(cls, func)
+            names = [name for base in cls.__mro__ for name, value in base.__dict__.items() if value is func]
             for name in names:
                 find(self, cls, name)
             if names:
@@ -451,30 +439,12 @@ class NativeCaller(Machine):
         return self.run(frame)
 
 
-def find_owner(cls: type, func: Callable[..., Any]) -> bool:
-    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
-
-
-def _names_of(cls: type, func: Callable[..., Any]) -> list[str]:
-    """The names under which a class has a function that is called something else."""
-    return [name for base in cls.__mro__ for name, value in base.__dict__.items() if value is func]
-
-
-class _Callback:
+def _callback(target: Any) -> types.FunctionType:
     """A C callable as a Python function, for C code that will call it."""
-
-    def __init__(self, target: Any) -> None:
-        self.target = target
-
-        def invoke(*args: Any, **kwargs: Any) -> Any:
-            return target(*args, **kwargs)
-        invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
-        self.invoke = invoke
-
-
-def _of_numbers(func: types.FunctionType) -> bool:
-    """Whether a function belongs to torch's symbolic numbers, rather than to the program."""
-    return func.__code__.co_filename.startswith(_TORCH)
+    def invoke(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+    invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
+    return invoke
 
 
 def _require_read(fn: Callable[..., Any], receiver: object) -> None:

@@ -13,7 +13,7 @@ from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.machine import op
 from stator.interp.services import VM
 
-GENERATOR, COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
+COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x80, 0x100, 0x200
 
 
 class Yielded:
@@ -60,7 +60,7 @@ class Suspended:
         return self.shown
 
     def delegate(self) -> Any:
-        """What a suspended body waits for (`gi_yieldfrom`, `cr_await`), or None."""
+        """The iterator that a suspended body delegates to (`gi_yieldfrom`, `cr_await`), or None."""
         return None if self.frame is None or self.running or not self.started else delegate_of(self.frame)
 
     def enter(self, vm: VM, cont: Continuation | None) -> Frame:
@@ -121,7 +121,7 @@ def kind_of(code: types.CodeType) -> str:
 
 
 def stopped_inside(kind: str, exc: BaseException) -> BaseException:
-    """What leaves a body that raised `exc`: a StopIteration that nobody caught is an error (PEP 479)."""
+    """The exception that leaves a body: for StopIteration a RuntimeError (PEP 479)."""
     if is_a(exc, StopIteration) or kind == "async generator" and is_a(exc, StopAsyncIteration):
         error = RuntimeError(f"{kind} raised {type(exc).__name__}")
         error.__cause__ = error.__context__ = exc
@@ -139,42 +139,51 @@ def delegate_of(frame: Frame) -> Any:
 
 
 class ToTarget(Continuation):
-    """FOR_ITER, SEND: a yield is pushed; what ends the iteration goes on at `target`."""
+    """FOR_ITER and SEND to a called `__next__` or `send`: its value is pushed, StopIteration goes on at `target`."""
 
     __slots__ = ("target",)
     resumes, plain = True, ("target",)
 
-    def __init__(self, target: int) -> None:
-        self.target = target
+    def end(self, frame: Frame, value: object) -> None:
+        raise NotImplementedError
 
     def yielded(self, vm: VM, frame: Frame, value: object) -> None:
-        frame.stack.append(value)
-
-
-class ForNext(ToTarget):
-    """FOR_ITER over an interpreted generator."""
-
-    __slots__ = ()
-
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:  # the generator is exhausted
-        frame.stack.pop()
-        frame.ip = self.target
-
-
-class ForCall(ToTarget):
-    """FOR_ITER over an object whose `__next__` is Python code."""
-
-    __slots__ = ()
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.append(value)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             return False
+        self.end(frame, exc.value)  # type: ignore[attr-defined]
+        return True
+
+
+class ForCall(ToTarget):
+    """FOR_ITER: its end drops the iterator."""
+
+    def end(self, frame: Frame, value: object) -> None:
         frame.stack.pop()
         frame.ip = self.target
-        return True
+
+
+class ForNext(ForCall):
+    """FOR_ITER over an interpreted generator, whose return is the end."""
+
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
+        self.end(frame, value)
+
+
+class SendCall(ToTarget):
+    """SEND: a yield of the inner iterator is passed out, its return value ends the `yield from`."""
+
+    def end(self, frame: Frame, value: object) -> None:
+        end_delegation(frame, value, self.target)
+
+
+class SendNext(SendCall):
+    """SEND to an interpreted generator, whose return is the end."""
+
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
+        self.end(frame, value)
 
 
 class NextCall(Continuation):
@@ -204,9 +213,6 @@ class CloseCall(Continuation):
     __slots__ = ("cont",)
     resumes = True
 
-    def __init__(self, cont: Continuation | None) -> None:
-        self.cont = cont
-
     def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         raise Raised(RuntimeError("generator ignored GeneratorExit"))
 
@@ -220,36 +226,12 @@ class CloseCall(Continuation):
         return True
 
 
-class SendNext(ToTarget):
-    """SEND: the yield of the inner iterator is passed out, its return value ends the `yield from`."""
-
-    __slots__ = ()
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        end_delegation(frame, value, self.target)
-
-    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
-        if not is_a(exc, StopIteration):
-            return False
-        end_delegation(frame, exc.value, self.target)  # type: ignore[attr-defined]
-        return True
-
-
 def end_delegation(frame: Frame, value: object, target: int) -> None:
     """`value` is what a `yield from` or an `await` comes to; END_SEND, where there is one, drops the delegate."""
     if not SEND_KEEPS:
         frame.stack.pop()
     frame.stack.append(value)
     frame.ip = target
-
-
-class SendCall(SendNext):
-    """SEND to an object whose `send` or `__next__` is called: its value is a yield."""
-
-    __slots__ = ()
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        frame.stack.append(value)
 
 
 @op
@@ -336,9 +318,6 @@ class RaiseAfter(Continuation):
     __slots__ = ("exc",)
     resumes, held = True, ("exc",)
 
-    def __init__(self, exc: BaseException) -> None:
-        self.exc = exc
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         raise Raised(vm.set_context(self.exc))
 
@@ -378,9 +357,6 @@ class Redelegated(Continuation):
     __slots__ = ("send_index", "target")
     resumes, plain = True, ("send_index", "target")
 
-    def __init__(self, send_index: int, target: int) -> None:
-        self.send_index, self.target = send_index, target
-
     def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack[-1] = value
         frame.ip = self.send_index + 1  # on to the YIELD_VALUE
@@ -417,40 +393,28 @@ def GET_AWAITABLE(vm: VM, frame: Frame, instr: Instruction) -> None:
             or body is not None and body.frame is not None and body.frame.code.co_flags & ITERABLE_COROUTINE:
         return
     frame.stack.pop()
-    method = vm.find(type(value), "__await__")
-    if method is vm.MISSING:
-        method = {1: "__aenter__", 2: "__aexit__"}.get(instr.arg)
-        text = f"'async with' received an object from {method} that does not implement __await__: "
-        raise Raised(TypeError(text + type(value).__name__ if method else
-                               f"object {name_in_errors(type(value))} can't be used in 'await' expression"))
-    vm.call(method, (value,))
+    method = {1: "__aenter__", 2: "__aexit__"}.get(instr.arg)
+    text = f"object {name_in_errors(type(value))} can't be used in 'await' expression" if method is None else \
+        f"'async with' received an object from {method} that does not implement __await__: {type(value).__name__}"
+    vm.call(vm.special_method(value, "__await__", text), ())
 
 
 @op
 def GET_AITER(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
-    method = vm.find(type(value), "__aiter__")
-    if method is vm.MISSING:
-        raise Raised(TypeError("'async for' requires an object with __aiter__ method, "
-                               f"got {name_in_errors(type(value))}"))
-    vm.call(method, (value,))
+    text = f"'async for' requires an object with __aiter__ method, got {name_in_errors(type(value))}"
+    vm.call(vm.special_method(value, "__aiter__", text), ())
 
 
 @op
 def GET_ANEXT(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = frame.stack[-1]
-    method = vm.find(type(value), "__anext__")
-    if method is vm.MISSING:  # CPython asks when it has the iterator, which is one instruction earlier
-        raise Raised(TypeError("'async for' received an object from __aiter__ that does not implement __anext__: "
-                               + type(value).__name__))
-    awaitable = vm.call_sync(method, (value,))
-    if is_a(awaitable, types.CoroutineType) or type(awaitable).__name__ == "async_generator_asend":
-        frame.stack.append(awaitable)
-        return
-    inner = vm.find(type(awaitable), "__await__")
-    if inner is vm.MISSING:
-        raise Raised(TypeError("'async for' received an invalid object from __anext__: " + type(awaitable).__name__))
-    frame.stack.append(vm.call_sync(inner, (awaitable,)))
+    value = frame.stack[-1]  # CPython looks for __anext__ when it has the iterator, one instruction earlier
+    text = f"'async for' received an object from __aiter__ that does not implement __anext__: {type(value).__name__}"
+    awaitable = vm.call_sync(vm.special_method(value, "__anext__", text), ())
+    if not is_a(awaitable, types.CoroutineType) and type(awaitable).__name__ != "async_generator_asend":
+        text = f"'async for' received an invalid object from __anext__: {type(awaitable).__name__}"
+        awaitable = vm.call_sync(vm.special_method(awaitable, "__await__", text), ())
+    frame.stack.append(awaitable)
 
 
 @op
@@ -459,15 +423,3 @@ def END_ASYNC_FOR(vm: VM, frame: Frame, instr: Instruction) -> None:
     if not is_a(exc, StopAsyncIteration):
         raise Raised(exc, again=True)
     frame.stack.pop()
-
-
-@op
-def BEFORE_ASYNC_WITH(vm: VM, frame: Frame, instr: Instruction) -> None:
-    manager = frame.stack.pop()
-    name = name_in_errors(type(manager))
-    enter = vm.special_method(manager, "__aenter__",
-                              f"'{name}' object does not support the asynchronous context manager protocol")
-    leave = vm.special_method(manager, "__aexit__", f"'{name}' object does not support the asynchronous context "
-                                                    "manager protocol (missed __aexit__ method)")
-    frame.stack.append(leave)
-    vm.call(enter, ())

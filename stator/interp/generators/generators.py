@@ -65,8 +65,6 @@ def step(vm: VM, body: Suspended, value: object, exc: BaseException | None) -> t
 class Nested(Continuation):
     """The generator was resumed by C code: hand its value to the nested loop's caller."""
 
-    __slots__ = ()
-
     def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         raise Finished(value, yielded=True)
 
@@ -91,8 +89,7 @@ def drive_generator(vm: VM, body: Suspended) -> Any:
             except BaseException as error:
                 if not vm.generators.live:  # dropped after the trace: nothing of the program is run any more
                     raise
-                exc = error
-                exc.__traceback__ = None
+                exc = error.with_traceback(None)
     except GeneratorExit:
         _close_dropped(vm, body)
 
@@ -130,8 +127,7 @@ async def drive_coroutine(vm: VM, body: Suspended) -> Any:
             except BaseException as error:
                 if not vm.generators.live:  # dropped after the trace: nothing of the program is run any more
                     raise
-                exc = error
-                exc.__traceback__ = None
+                exc = error.with_traceback(None)
     except GeneratorExit:
         _close_dropped(vm, body)
 
@@ -151,67 +147,46 @@ async def drive_async_generator(vm: VM, body: Suspended) -> Any:
         except BaseException as error:
             if not vm.generators.live:  # dropped after the trace: nothing of the program is run any more
                 raise
-            exc = error
-            exc.__traceback__ = None
+            exc = error.with_traceback(None)
 
 
 def make_generator(vm: VM, frame: Frame) -> Any:
     """The object that calling a generator function returns."""
-    body = Suspended(frame)
-    frame.generator = body
-    flags = frame.code.co_flags
+    body = frame.generator = Suspended(frame)
+    func, code = frame.func, frame.code
+    names = (code.co_name, code.co_qualname) if func is None else (func.__name__, func.__qualname__)
+    return driven(vm, body, code.co_flags, *names)
+
+
+def stand_in_generator(vm: VM, body: Suspended, original: Any) -> Any:
+    """The stand-in of a generator from outside: dropping it closes the body, in the trace."""
+    flags = COROUTINE if type(original) is types.CoroutineType else 0
+    return driven(vm, body, flags, original.__name__, original.__qualname__)
+
+
+def driven(vm: VM, body: Suspended, flags: int, name: str, qualname: str) -> Any:
+    """The object that the program holds of `body`."""
     if flags & ASYNC_GENERATOR:
         made: Any = drive_async_generator(vm, body)
-    elif flags & COROUTINE:
-        made = drive_coroutine(vm, body)
-        made.send(None)
     else:
-        made = drive_generator(vm, body)
-        next(made)
-    func = frame.func
-    made.__name__ = func.__name__ if func is not None else frame.code.co_name
-    made.__qualname__ = func.__qualname__ if func is not None else frame.code.co_qualname
-    bind_body(vm, made, body)
-    return made
-
-
-def bind_body(vm: VM, made: object, body: Suspended) -> None:
-    """`made` is what the program holds of `body`."""
+        made = drive_coroutine(vm, body) if flags & COROUTINE else drive_generator(vm, body)
+        made.send(None)
+    made.__name__, made.__qualname__ = name, qualname
     key = id(made)
     vm.generators[key] = body
     vm.generators.bodies.append(weakref.ref(body))
     body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
-
-
-def stand_in_generator(vm: VM, body: Suspended, original: Any) -> Any:
-    """What the trace holds in place of a generator from outside: dropping it closes the body, in the trace."""
-    if type(original) is types.CoroutineType:
-        made: Any = drive_coroutine(vm, body)
-        made.send(None)
-    else:
-        made = drive_generator(vm, body)
-        next(made)
-    made.__name__, made.__qualname__ = original.__name__, original.__qualname__
-    bind_body(vm, made, body)
     return made
-
-
-# ---------------------------------------------------------------------- opcodes
 
 
 @op
 def RETURN_GENERATOR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    made = make_generator(vm, frame)
-    suspended = frame
-    parent, cont, is_base = frame.parent, frame.cont, frame.is_base
-    suspended.parent = suspended.outer = None
-    if is_base:
+    made, parent = make_generator(vm, frame), frame.parent
+    frame.parent = frame.outer = None
+    if frame.is_base:
         raise Finished(made)
     vm.frame = parent
-    if cont is None:
-        parent.stack.append(made)  # type: ignore[union-attr]
-    else:
-        cont.returned(vm, parent, made)
+    vm.give(made, frame.cont)
 
 
 @op
@@ -445,16 +420,13 @@ def walked_generator(vm: VM, generator: object) -> Any:
 
 
 def handled_in(frame: Frame) -> BaseException | None:
-    """What a frame that is made anew is handling."""
+    """The exception that a frame made anew handles."""
     return next((item.current for item in reversed(frame.stack) if type(item) is SavedExc), None)
 
 
 def remade_frame(vm: VM, code: types.CodeType, namespace: dict[str, Any], index: int, slots: tuple[int, ...],
                  kinds: tuple[str, ...], box: Any, dead: int = 0) -> Frame:
-    """A frame in the middle of its code, its values taken from `box` in order: locals, then the stack.
-
-    The last `dead` locals are never read.
-    """
+    """A frame in the middle of its code, values from `box`: locals (the last `dead` are never read), then the stack."""
     unit = decode(code)
     places: list[Any] = [UNBOUND] * unit.nlocalsplus
     for slot in slots:

@@ -21,10 +21,10 @@ import torch
 from torch import fx
 
 from stator.graph.values.graph_numbers import FLOAT_ADD, FLOAT_MUL, FLOAT_SUB
+from stator.interp.frame import places_from
 from stator.interp.graph_errors import Assertion
 from stator.interp.lookup import MISSING
 from stator.interp.services import VM
-from stator.interp.tracebacks import places_from
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked
 
 _COMPARES = {operator.ne: torch.ne, operator.ge: torch.ge, operator.gt: torch.gt, operator.le: torch.le}
@@ -45,8 +45,7 @@ def boxed(vm: VM, value: Any) -> Any:
 
 def promise(vm: VM, compare: object, value: object, bound: float, error: Exception) -> None:
     """The graph asserts `compare(value, bound)`; where that fails, the program raises `error`."""
-    # Asked as a number, it would become a guard; and of numbers that only the graph knows, Inductor (torch 2.11) drops
-    # assertions about floats.
+    # A comparison of numbers would become a guard; Inductor (torch 2.11) drops assertions about unbacked floats.
     promise_of(vm, compare, boxed(vm, value), bound, error)
 
 
@@ -75,8 +74,8 @@ def power(vm: VM, base: Any, exponent: Any) -> Any:
         return fading_power(vm, base, exponent)
     if type(exponent) in SYMBOLIC or type(base) is not torch.SymFloat or not 0 < abs(exponent) <= 4:
         return MISSING
-    if not _may(base, exponent):
-        return MISSING
+    if not is_unbacked(base) and base.node.hint is not None and base.node.hint <= 0:
+        return MISSING  # no ordinary power now
     if exponent < 0:
         promise(vm, operator.gt if exponent % 1 else operator.ne, base, 0, _ZERO_POWER)
     elif exponent % 1:
@@ -95,17 +94,6 @@ def fading_power(vm: VM, base: Any, exponent: Any) -> Any:
     return base ** exponent
 
 
-def zero_times(vm: VM, value: Any, zero: Any) -> Any:
-    """0 * f is 0 for symbols; the graph's own arithmetic knows of -0.0, infinities and NaN."""
-    return vm.torch_call(torch.mul, (boxed(vm, value), zero), None)
-
-
-def _may(base: Any, exponent: object) -> bool:
-    """Whether the power is an ordinary one now (of an unknown base: is taken to be)."""
-    hint = None if is_unbacked(base) else base.node.hint
-    return hint is None or hint > 0
-
-
 def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: Any) -> None:
     """From now on a node computes this very value, in the program's order."""
     recorder = vm.recorder
@@ -113,7 +101,8 @@ def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: Any) ->
     spelled = _SPELLED.get(function)
     terms = [_terms(argument) for argument in arguments] if spelled is not None or function is _NEGATIVE else []
     simplified = function(*terms) if terms else None
-    if spelled is not None and recorder.scope.data_dependent and _size(simplified) < _size_of_parts(spelled, terms):
+    if spelled is not None and recorder.scope.data_dependent and _size(simplified) < sum(
+            _size(term) for term in terms if spelled is not FLOAT_MUL or term != -1):
         made = vm.torch_call(spelled, values, None)
         number = vm.torch_call(torch.Tensor.item, (made,), None)
         node = recorder.to_node_arg(number)
@@ -126,14 +115,10 @@ def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: Any) ->
 
 
 def _terms(argument: Any) -> sympy.Expr:
-    """What symbols make of an argument."""
+    """An argument as a term of symbols."""
     if type(argument) is fx.Node:
         return argument.meta.setdefault("terms", sympy.Dummy(real=True))
     return sympy.Float(argument) if type(argument) is float else sympy.Integer(argument)
-
-
-def _size_of_parts(spelled: object, terms: list[sympy.Expr]) -> int:
-    return sum(_size(term) for term in terms if spelled is not FLOAT_MUL or term != -1)
 
 
 def _size(expression: sympy.Expr) -> int:

@@ -13,7 +13,7 @@ import gc
 import math
 import operator
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -23,9 +23,9 @@ from stator.guards.guard import Missing
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box, ShadowKind
-from stator.interp.frame import Raised
+from stator.interp.frame import Raised, raising
 from stator.interp.lookup import MISSING
-from stator.interp.numbers.float_arithmetic import power, quotient, record_float, zero_times
+from stator.interp.numbers.float_arithmetic import boxed, power, quotient, record_float
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.native.rows_declare import NativeClass
@@ -34,7 +34,6 @@ from stator.shapes.symbolic_values import (
     UNREAD,
     as_integer,
     compute,
-    holds_symbol,
     is_unbacked,
     kept_apart,
     python_type,
@@ -61,17 +60,12 @@ _KNOWN_CLASSES: dict[type, Any] = {
     collections.deque: collections.deque,
     **dict.fromkeys((int, str, float, bool, type(None), type, slice, FakeTensor, Box, types.FunctionType)),
 }
-__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern",
-           "holds_symbol", "index_key", "item_of", "reaches_symbol", "specialise_deep", "truth"]
 _LISTS = (list, collections.deque)
 
 
 def attempt(function: Any, *values: Any) -> Any:
     """Compute; what Python would raise on the numbers is the program's exception."""
-    try:
-        return compute(function, *values)
-    except Exception as error:
-        raise Raised(error) from None
+    return raising(compute, function, *values)
 
 
 def arithmetic(vm: VM, function: Callable[..., Any], *values: object) -> Any:
@@ -109,7 +103,8 @@ def _product_with_zero(vm: VM, left: object, right: object) -> Any:
     if type(left) not in SYMBOLIC:
         left, right = right, left
     if type(left) is torch.SymFloat and is_unbacked(left) and type(right) in (int, float) and right == 0:
-        return item_of(vm, zero_times(vm, left, right))
+        # 0 * f is 0 for symbols; the graph's own arithmetic knows of -0.0, infinities and NaN.
+        return item_of(vm, vm.torch_call(torch.mul, (boxed(vm, left), right), None))
     return MISSING
 
 
@@ -125,9 +120,7 @@ def compare(vm: VM, function: Any, left: Any, right: Any) -> Any:
 
 
 def truth(vm: VM, value: object) -> bool:
-    if type(value) is torch.SymBool:
-        return specialise(value, "a branch on a number")
-    return specialise(attempt(operator.ne, value, 0), "a branch on a number")
+    return specialise(as_bool(vm, value), "a branch on a number")
 
 
 def as_bool(vm: VM, value: object) -> Any:
@@ -154,20 +147,16 @@ def index_of(vm: VM, tensor: FakeTensor) -> Any:
 
 
 def index_key(vm: VM, obj: object, key: object) -> Any:
-    """What a C container is indexed with: numbers."""
+    """The key of a C container, its symbols as numbers."""
     cls = type(obj)
     if cls in _C_SEQUENCES or cls is torch.Size:
-        return specialise_deep(vm, slice_items(vm, key) if type(key) is slice else key)
+        if type(key) is slice:
+            key = slice(*[index_of(vm, part) if type(part) is FakeTensor else part
+                          for part in (key.start, key.stop, key.step)])
+        return specialise_deep(vm, key)
     if cls is dict:
         return specialise_deep(vm, key)
     return key
-
-
-def slice_items(vm: VM, key: slice) -> slice:
-    parts = (key.start, key.stop, key.step)
-    if not any(type(part) is FakeTensor for part in parts):
-        return key
-    return slice(*[index_of(vm, part) if type(part) is FakeTensor else part for part in parts])
 
 
 # ---------------------------------------------------------------------- the number itself
@@ -236,7 +225,7 @@ def mixes_numbers(left: Any, right: Any, depth: int = 0) -> bool:
 
 
 def _alike(value: Any, parts: list[Any]) -> Any:
-    """A tuple of the program's class with other items, made without running the class's code."""
+    """A tuple of a user-defined class with other items, made without running code of the class."""
     made = tuple.__new__(type(value), parts)
     state = instance_dict(value)
     if state:
@@ -279,10 +268,7 @@ def _container(cls: type) -> Any:
 
 
 def concern(vm: VM, values: Any, kwargs: dict[str, Any] | None, shown: bool = False) -> bool:
-    """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted.
-
-    `shown`: the function makes text of what it gets, and of what views of dicts show.
-    """
+    """Whether arguments of a C function reach a symbol or a tensor; `shown`: also through views of dicts, for text."""
     for value in values:
         if type(value) in SYMBOLIC or type(value) is FakeTensor:
             return True
@@ -338,34 +324,23 @@ def _number_of(vm: VM, value: Any, slot: str) -> Any:
     return item_of(vm, value)
 
 
-def _to_int(vm: VM, values: Any) -> Any:
-    if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
-        return MISSING
-    value = as_integer(_number_of(vm, values[0], "__int__"))
-    if type(value) is torch.SymInt:
-        return value
-    return arithmetic(vm, torch.sym_int, value) if type(value) in SYMBOLIC else attempt(int, value)
-
-
-def _to_float(vm: VM, values: Any) -> Any:
-    if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
-        return MISSING
-    value = as_integer(_number_of(vm, values[0], "__float__"))
-    if type(values[0]) is FakeTensor:
-        vm.note_conversion(values[0])
-    if type(value) is torch.SymFloat:
-        return value
-    return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)
+def _converting(cls: type, symbol: type, function: Callable[..., Any]) -> Callable[..., Any]:
+    """int() or float()."""
+    def handler(vm: VM, values: Any) -> Any:
+        if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
+            return MISSING
+        value = as_integer(_number_of(vm, values[0], f"__{cls.__name__}__"))
+        if type(values[0]) is FakeTensor and cls is float:
+            vm.note_conversion(values[0])
+        if type(value) is symbol:
+            return value
+        return arithmetic(vm, function, value) if type(value) in SYMBOLIC else attempt(cls, value)
+    return handler
 
 
 def _to_index(vm: VM, values: Sequence[Any]) -> Any:
     value = index_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
     return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
-
-
-def _absolute(vm: VM, values: Sequence[Any]) -> Any:
-    value = values[0]
-    return arithmetic(vm, operator.abs, as_integer(value)) if type(value) in SYMBOLIC else MISSING
 
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -381,34 +356,32 @@ def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-def _sum(vm: VM, values: Sequence[Any]) -> Any:
-    if type(values[0]) not in SEQUENCES or not any(type(item) in SYMBOLIC for item in values[0]):
-        return MISSING
-    return _fold(vm, operator.add, values[0], values[1] if len(values) > 1 else 0)
+def _folding(function: Callable[..., Any], start: int) -> Callable[..., Any]:
+    """sum() or prod()."""
+    def handler(vm: VM, values: Sequence[Any]) -> Any:
+        result = values[1] if len(values) > 1 else start
+        if type(values[0]) not in SEQUENCES or not any(type(item) in SYMBOLIC for item in values[0]) \
+                or any(type(item) not in _NUMBERS for item in (*values[0], result)):
+            return MISSING
+        for item in values[0]:
+            result = arithmetic(vm, function, result, item)
+        return result
+    return handler
 
 
-def _product(vm: VM, values: Sequence[Any]) -> Any:
-    if len(values) != 1 or type(values[0]) not in SEQUENCES or not any(type(i) in SYMBOLIC for i in values[0]):
-        return MISSING
-    return _fold(vm, operator.mul, values[0], 1)
-
-
-def _fold(vm: VM, function: Callable[..., Any], items: Sequence[Any], start: object) -> object:
-    if any(type(item) not in _NUMBERS for item in items) or type(start) not in _NUMBERS:
-        return MISSING
-    result = start
-    for item in items:
-        result = arithmetic(vm, function, result, item)
-    return result
+def _of_one(compute: Callable[..., Any], kinds: Container[type] = SYMBOLIC) -> Callable[..., Any]:
+    """A function of one number that is a symbol of these kinds."""
+    return lambda vm, values: compute(vm, values[0]) if len(values) == 1 and type(values[0]) in kinds else MISSING
 
 
 def _rounding(function: Callable[..., Any]) -> Callable[..., Any]:
-    def handler(vm: VM, values: Any) -> Any:
-        value = values[0]
-        if len(values) != 1 or type(value) not in SYMBOLIC:
-            return MISSING
-        return as_integer(value) if type(value) is not torch.SymFloat else arithmetic(vm, function, value)
-    return handler
+    return _of_one(lambda vm, value: arithmetic(vm, function, value) if type(value) is torch.SymFloat
+                   else as_integer(value))
+
+
+def _real(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of all real numbers, as torch's symbols have it."""
+    return _of_one(lambda vm, value: arithmetic(vm, function, value), (torch.SymInt, torch.SymFloat))
 
 
 def _divmod(vm: VM, values: Sequence[Any]) -> Any:
@@ -429,15 +402,6 @@ def _square_root(vm: VM, values: Any) -> Any:
     return arithmetic(vm, torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt, value)
 
 
-def _trigonometric(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of all real numbers, as torch's symbols have it."""
-    def handler(vm: VM, values: Any) -> Any:
-        if len(values) != 1 or type(values[0]) not in (torch.SymInt, torch.SymFloat):
-            return MISSING
-        return arithmetic(vm, function, values[0])
-    return handler
-
-
 def _bisect(left: bool) -> Callable[..., Any]:
     """Where a number belongs among sorted numbers: between which two of them it lies is all that is guarded."""
     def handler(vm: VM, values: Any) -> Missing | int:
@@ -456,20 +420,24 @@ def _bisect(left: bool) -> Callable[..., Any]:
     return handler
 
 
+_PRODUCT = _folding(operator.mul, 1)
 _CALLS: dict[int, Any] = {
     id(bisect.bisect_left): _bisect(True), id(bisect.bisect_right): _bisect(False),
-    id(math.cos): _trigonometric(torch._sym_cos), id(math.sin): _trigonometric(torch._sym_sin),
-    id(math.tanh): _trigonometric(torch._sym_tanh), id(math.atan): _trigonometric(torch._sym_atan),
-    id(int): _to_int, id(float): _to_float, id(operator.index): _to_index, id(abs): _absolute,
-    id(min): _extreme(torch.sym_min), id(max): _extreme(torch.sym_max), id(sum): _sum, id(math.prod): _product,
-    id(torch.Size.numel): _product, id(divmod): _divmod, id(pow): _power, id(math.sqrt): _square_root,
+    id(math.cos): _real(torch._sym_cos), id(math.sin): _real(torch._sym_sin),
+    id(math.tanh): _real(torch._sym_tanh), id(math.atan): _real(torch._sym_atan),
+    id(int): _converting(int, torch.SymInt, torch.sym_int), id(operator.index): _to_index,
+    id(float): _converting(float, torch.SymFloat, torch.sym_float),
+    id(abs): _of_one(lambda vm, value: arithmetic(vm, operator.abs, as_integer(value))),
+    id(min): _extreme(torch.sym_min), id(max): _extreme(torch.sym_max), id(sum): _folding(operator.add, 0),
+    id(math.prod): _PRODUCT, id(torch.Size.numel): _PRODUCT, id(divmod): _divmod, id(pow): _power,
+    id(math.sqrt): _square_root,
     id(math.floor): _rounding(math.floor), id(math.ceil): _rounding(math.ceil), id(math.trunc): _rounding(math.trunc),
     id(round): _rounding(round),
 }
 
 
 def symbolic_length(vm: VM, value: Any) -> Any:
-    """The length of a list from outside, if it is left open."""
+    """The length of a list from outside, if it is symbolic; MISSING where it is a constant."""
     if type(value) not in _LISTS:
         return MISSING
     tracker = vm.heap.by_standin.get(id(value))

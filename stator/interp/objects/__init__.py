@@ -1,4 +1,4 @@
-"""What objects do: attributes, items, operators, texts.
+"""Protocols of objects: attributes, items, operators, texts.
 
-In: an object and what the program asks of it.  Out: the value as CPython defines it, each read with a source.
+In: an object and an operation on it.  Out: the value as CPython defines it, each read with a source.
 """

@@ -7,7 +7,6 @@ import functools
 import sys
 import threading
 import types
-from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -23,28 +22,22 @@ from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_c
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.objects import descriptors
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
-from stator.interp.objects.class_attributes import names_of
-from stator.interp.objects.descriptors import (
-    call_special,
-    is_outside,
-    raise_attribute_error,
-    raise_missing_accessor,
-    sets_attribute,
-)
+from stator.interp.objects.descriptors import call_special, no_attribute
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.source import Attr, DictOf
 
+_C_MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
 class Discard(Continuation):
     """The callee's result is thrown away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
 
-    __slots__ = ()
     resumes = True
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
@@ -57,9 +50,6 @@ class GiveNone(Continuation):
     __slots__ = ("cont",)
     resumes = True
 
-    def __init__(self, cont: Continuation | None) -> None:
-        self.cont = cont
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(None, self.cont)
 
@@ -68,27 +58,27 @@ DISCARD = Discard()
 
 
 def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation | None = DISCARD) -> None:
-    cls = type(obj)
-    if cls is FakeTensor:
+    """`obj.name = value`; in all these functions, MISSING as the value deletes the attribute."""
+    if type(obj) is FakeTensor:
         return store_tensor_attr(vm, obj, name, value, cont)
-    if cls in SYMBOLIC:
+    if type(obj) in SYMBOLIC:
         obj = specialise(obj, f"the attribute {name}")
-        cls = type(obj)
-    if cls is threading.local and vm.heap.tracker_of(obj) is not None:
+    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
-    setter = find(vm, cls, "__setattr__")
-    if type(setter) is not types.WrapperDescriptorType or setter.__name__ != "__setattr__":
-        return call_special(vm, setter, obj, (name, value), cont)
+    special = "__delattr__" if value is MISSING else "__setattr__"
+    method = find(vm, type(obj), special)
+    if type(method) is not types.WrapperDescriptorType or method.__name__ != special:
+        return call_special(vm, method, obj, (name,) if value is MISSING else (name, value), cont)
     store_generic(vm, obj, name, value, cont)
 
 
 def write_through_c(vm: VM, local: object, name: str, value: object, cont: Continuation | None) -> None:
-    """An attribute of a threading.local goes to this thread's dict.  MISSING deletes it."""
+    """An attribute of a threading.local goes to this thread's dict."""
     if find(vm, threading.local, name) is not MISSING:
         raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
     own = dict_of_thread(vm, local)
     if value is MISSING and read_through_c(vm, local, name) is MISSING:
-        raise Raised(AttributeError(_no_attribute(type(local), name)))
+        raise Raised(AttributeError(no_attribute(type(local), name)))
     vm.heap.note_write(own)
     if value is MISSING:
         tracker = vm.heap.by_standin[id(own)]
@@ -106,25 +96,21 @@ def store_generic(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) 
         return store_tensor_attr(vm, obj, name, value, cont, raw=True)
     if is_a(obj, type):
         return store_on_class(vm, obj, name, value, cont)
-    if is_a(obj, types.ModuleType):
-        if obj is sys and name in ("stdout", "stderr") and len(vm.effects.noted) > vm.effects.early:
-            raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
-        descr = descriptor_of_module(vm, cls, name)
-        if descr is not MISSING:
-            return set_descriptor(vm, descr, obj, name, value, cont)
-        names_of(vm, obj).write(name, value)
-        return vm.give(None, cont)
+    if obj is sys and name in ("stdout", "stderr") and len(vm.effects.noted) > vm.effects.early:
+        raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
     descr = find(vm, cls, name)
-    if descr is not MISSING and sets_attribute(vm, descr):
+    if descr is not MISSING and descriptors.sets_attribute(vm, descr):
         return set_descriptor(vm, descr, obj, name, value, cont)
-    dict.__setitem__(writable_dict(vm, obj, name, descr), name, value)
+    if is_a(obj, types.ModuleType):
+        scope = descriptors.names_of(vm, obj)
+        if value is MISSING and scope.read(name) is MISSING:
+            return descriptors.raise_attribute_error(vm, obj, name, cont)
+        scope.write(name, value)
+    elif value is MISSING:
+        return delete_from_dict(vm, obj, name, descr, cont)
+    else:
+        dict.__setitem__(writable_dict(vm, obj, name, descr), name, value)
     vm.give(None, cont)
-
-
-def descriptor_of_module(vm: VM, cls: type, name: str) -> Any:
-    """What a class of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
-    descr = find(vm, cls, name)
-    return descr if descr is not MISSING and sets_attribute(vm, descr) else MISSING
 
 
 def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, Any]:
@@ -135,11 +121,11 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
     if own is None:
         if vm.heap.is_opaque(obj):
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-        text = (f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only" if descr is not MISSING
-                else f"{name_in_errors(type(obj))!r} object has no attribute {name!r}")
+        text = no_attribute(type(obj), name) if descr is MISSING \
+            else f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only"
         raise Raised(AttributeError(text, name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
-    if tracker is None and is_outside(vm, obj):  # a function or an enum member
+    if tracker is None and descriptors.is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
         if type(shadow) in UNREAD:
             raise unread(shadow, f"an assignment to attribute {name!r}")
@@ -154,39 +140,47 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
 
 def set_descriptor(vm: VM, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
     vm.heap.note_write(obj)
-    cls = type(descr)
+    cls, deletes = type(descr), value is MISSING
+    args = (obj,) if deletes else (obj, value)
     if cls is property:
-        if descr.fset is None:
-            raise_missing_accessor(property.__set__, descr, obj, value)
-        return vm.call(descr.fset, (obj, value), {}, cont)
-    if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
+        accessor, access = (descr.fdel, property.__delete__) if deletes else (descr.fset, property.__set__)
+        if accessor is None:
+            descriptors.raise_missing_accessor(access, descr, *args)
+        return vm.call(accessor, args, {}, cont)
+    if name == "__dict__" and cls in _C_MEMBERS:
+        give_dict(vm, descr, obj, value)
+    elif deletes and cls is types.MemberDescriptorType:
+        delete_slot(vm, descr, obj, name)
+    elif not deletes and cls in _C_MEMBERS:
         tracker = vm.heap.by_standin.get(id(obj))
         if name == "__class__" and tracker is not None and tracker.shape is not ShadowKind.OPAQUE:
-            vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
-            return vm.give(None, cont)
-        if name == "__dict__":
-            return give_dict(vm, descr, obj, value, cont)
-        if not is_named_so(vm, obj, name, value):
+            vm.native(descr.__set__, args)  # written back by the class of the stand-in
+        elif not is_named_so(vm, obj, name, value):
             refuse_the_users_own(vm, obj, f"assignment to {name!r}")
-            vm.native(descr.__set__, (obj, value))
-        return vm.give(None, cont)
-    setter = find(vm, cls, "__set__")
-    if setter is MISSING:
-        raise Raised(AttributeError("__set__"))
-    call_special(vm, setter, vm.adopt_entry(descr, type(obj)), (obj, value), cont)
+            vm.native(descr.__set__, args)
+    else:
+        special = "__delete__" if deletes else "__set__"
+        method = find(vm, cls, special)
+        if method is MISSING:
+            raise Raised(AttributeError(special))
+        return call_special(vm, method, vm.adopt_entry(descr, type(obj)), args, cont)
+    vm.give(None, cont)
 
 
-def give_dict(vm: VM, descr: Any, obj: Any, namespace: Mapping[str, Any], cont: Continuation | None) -> None:
+def give_dict(vm: VM, descr: Any, obj: object, namespace: object) -> None:
     """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
     refuse_another_dict(vm, obj)
-    vm.native(descr.__set__, (obj, namespace))
-    vm.heap.dicts.given[id(obj)] = obj, namespace
-    vm.give(None, cont)
+    if namespace is MISSING:
+        vm.native(descr.__delete__, (obj,))
+        vm.heap.dicts.given.pop(id(obj), None)
+    else:
+        vm.native(descr.__set__, (obj, namespace))
+        vm.heap.dicts.given[id(obj)] = obj, namespace
 
 
 def refuse_another_dict(vm: VM, obj: object) -> None:
     """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
-    if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
+    if vm.heap.tracker_of(obj) is not None or descriptors.is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
     vm.heap.dicts.owners.pop(id(instance_dict(obj)), None)
 
@@ -203,32 +197,38 @@ def is_named_so(vm: VM, obj: object, name: str, value: object) -> bool:
 def refuse_the_users_own(vm: VM, obj: object, what: str) -> None:
     """An object that stands for itself is not written to while tracing."""
     tracker = vm.heap.by_standin.get(id(obj))
-    if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
+    if type(obj) is numpy.ndarray or (tracker is None and descriptors.is_outside(vm, obj)) \
             or (tracker is not None and tracker.shape is ShadowKind.OPAQUE):
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 
 def overlay_of(vm: VM, cls: type) -> dict[str, Any]:
-    """What the trace has written to a class from outside."""
+    """Attributes that the trace has written to a class from outside."""
     if cls in vm.heap.dicts.class_views:
         raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
     return vm.classes.overlays.setdefault(cls, {})
 
 
 def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuation | None) -> None:
-    require_mutable_class(cls, name)
-    meta_descr = find(vm, type(cls), name)
-    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
-        if id(cls) not in vm.fresh and type(meta_descr) is types.GetSetDescriptorType:
-            raise Break("SB006", f"assignment to {name!r} of the class {cls.__name__}")
+    if not is_mutable_class(cls):
+        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
+    fresh, deletes, meta_descr = id(cls) in vm.fresh, value is MISSING, find(vm, type(cls), name)
+    is_set = meta_descr is not MISSING and descriptors.sets_attribute(vm, meta_descr)
+    is_c = is_set and type(meta_descr) is types.GetSetDescriptorType
+    if is_c and not fresh:
+        what = "deletion of" if deletes else "assignment to"
+        raise Break("SB006", f"{what} {name!r} of the class {cls.__name__}")
+    if is_set and not (is_c and deletes):
         return set_descriptor(vm, meta_descr, cls, name, value, cont)
-    if id(cls) in vm.fresh:
-        vm.native(type.__setattr__, (cls, name, value))
+    if deletes and not is_set and (find(vm, cls, name) is MISSING or not owns(vm, cls, name)):
+        raise Raised(AttributeError(f"type object {name_in_errors(cls)!r} has no attribute {name!r}"))
+    if fresh:
+        vm.native(type.__delattr__, (cls, name)) if deletes else vm.native(type.__setattr__, (cls, name, value))
     else:
-        if cls in TENSOR_CLASSES and is_special(name):
+        if not deletes and cls in TENSOR_CLASSES and is_special(name):
             find(vm, cls, name)  # the guard of what operators found before
         overlay = overlay_of(vm, cls)
-        if overlay.get(name) is MISSING:
+        if overlay.get(name) is MISSING and not deletes:
             vm.classes.reborn.add((cls, name))
         overlay[name] = value
         vm.classes.lookups.clear()
@@ -236,18 +236,16 @@ def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuati
     vm.give(None, cont)
 
 
-def require_mutable_class(cls: type, name: str) -> None:
-    if not is_mutable_class(cls):
-        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
-
-
 def store_tensor_attr(vm: VM, fake: FakeTensor, name: str, value: object, cont: Continuation | None,
                       raw: bool = False) -> None:
     """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
-    if vm.modes.active:
+    deletes = value is MISSING
+    if vm.modes.active and not deletes:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
-    if raw is False and (own := own_method(vm, fake, "__setattr__")) is not None:
-        return call_special(vm, own, fake, (name, value), cont)
+    if not raw and (own := own_method(vm, fake, "__delattr__" if deletes else "__setattr__")) is not None:
+        return call_special(vm, own, fake, (name,) if deletes else (name, value), cont)
+    if deletes:
+        return delete_tensor_attr(vm, fake, name, cont)
     if find(vm, torch._C.TensorBase, name) is not MISSING and vm.concerned((fake,)) \
             and not only_defaults(vm, [fake]):
         raise Break("SB006", f"assignment to Tensor.{name} of a subclass")
@@ -257,7 +255,7 @@ def store_tensor_attr(vm: VM, fake: FakeTensor, name: str, value: object, cont: 
     if type(descr) is property and type(descr.fset) is types.FunctionType and descr is not original(name):
         return vm.call(descr.fset, (fake, value), {}, cont)
     slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
-    if descr is not MISSING and sets_attribute(vm, descr) and not slot:
+    if descr is not MISSING and descriptors.sets_attribute(vm, descr) and not slot:
         raise Break("SB006", f"assignment to Tensor.{name}")
     if id(fake) in vm.recorder.wrappers.behind:
         raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
@@ -267,7 +265,7 @@ def store_tensor_attr(vm: VM, fake: FakeTensor, name: str, value: object, cont: 
 
 
 def delete_tensor_attr(vm: VM, fake: FakeTensor, name: str, cont: Continuation | None) -> None:
-    """What the trace itself has put there."""
+    """Delete an attribute that the trace itself has set."""
     own, tracker = vm.tensors.attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
     if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
         raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
@@ -277,45 +275,12 @@ def delete_tensor_attr(vm: VM, fake: FakeTensor, name: str, cont: Continuation |
     vm.give(None, cont)
 
 
-def delete_attr(vm: VM, obj: object, name: str, cont: Continuation | None = DISCARD) -> None:
-    if type(obj) is FakeTensor:
-        if (own := own_method(vm, obj, "__delattr__")) is not None:
-            return call_special(vm, own, obj, (name,), cont)
-        return delete_tensor_attr(vm, obj, name, cont)
-    if type(obj) in SYMBOLIC:
-        obj = specialise(obj, f"the attribute {name}")
-    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
-        return write_through_c(vm, obj, name, MISSING, cont)
-    deleter = find(vm, type(obj), "__delattr__")
-    if type(deleter) is not types.WrapperDescriptorType or deleter.__name__ != "__delattr__":
-        return call_special(vm, deleter, obj, (name,), cont)
-    delete_generic(vm, obj, name, cont)
-
-
-def delete_generic(vm: VM, obj: Any, name: str, cont: Any = DISCARD) -> None:
-    cls = type(obj)
-    if cls is FakeTensor:
-        return delete_tensor_attr(vm, obj, name, cont)
-    if is_a(obj, type):
-        return delete_on_class(vm, obj, name, cont)
-    if is_a(obj, types.ModuleType):
-        descr = descriptor_of_module(vm, cls, name)
-        if descr is not MISSING:
-            return delete_descriptor(vm, descr, obj, name, cont)
-        scope = names_of(vm, obj)
-        if scope.read(name) is MISSING:
-            return raise_attribute_error(vm, obj, name, _no_attribute(type(obj), name), cont)
-        scope.write(name, MISSING)
-        return vm.give(None, cont)
-    descr = find(vm, cls, name)
-    if descr is not MISSING and sets_attribute(vm, descr):
-        return delete_descriptor(vm, descr, obj, name, cont)
+def delete_from_dict(vm: VM, obj: object, name: str, descr: object, cont: Continuation | None) -> None:
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
-        text = f"{name_in_errors(cls)!r} object attribute {name!r} is read-only" if read_only \
-            else _no_attribute(cls, name)
-        return raise_attribute_error(vm, obj, name, text, cont)
+        text = f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only" if read_only else ""
+        return descriptors.raise_attribute_error(vm, obj, name, cont, text)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:
@@ -327,78 +292,28 @@ def delete_generic(vm: VM, obj: Any, name: str, cont: Any = DISCARD) -> None:
 
 
 def _guard_start(vm: VM, source: Any, initial: Any, name: str) -> None:
-    """What the residual does about a name that is gone depends on whether it was there: it may never have been read."""
+    """Guard whether a deleted name was there at the start: the residual depends on it."""
     vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
 
 
-def _no_attribute(cls: type, name: str) -> str:
-    return f"{name_in_errors(cls)!r} object has no attribute {name!r}"
-
-
-def delete_descriptor(vm: VM, descr: Any, obj: Any, name: str, cont: Any) -> None:
-    vm.heap.note_write(obj)
-    cls = type(descr)
-    if cls is property:
-        if descr.fdel is None:
-            raise_missing_accessor(property.__delete__, descr, obj)
-        return vm.call(descr.fdel, (obj,), {}, cont)
-    if cls is types.MemberDescriptorType:
-        refuse_the_users_own(vm, obj, f"deletion of {name!r}")
-        value = None
-        try:
-            value = descr.__get__(obj)
-        except AttributeError:
-            pass
-        if type(value) is Box:
-            value.force()
-        _guard_slot(vm, obj, descr)
-        vm.native(descr.__delete__, (obj,))
-        return vm.give(None, cont)
-    if cls is types.GetSetDescriptorType and name == "__dict__":
-        refuse_another_dict(vm, obj)
-        vm.native(descr.__delete__, (obj,))
-        vm.heap.dicts.given.pop(id(obj), None)
-        return vm.give(None, cont)
-    deleter = find(vm, cls, "__delete__")
-    if deleter is MISSING:
-        raise Raised(AttributeError("__delete__"))
-    call_special(vm, deleter, vm.adopt_entry(descr, type(obj)), (obj,), cont)
-
-
-def _guard_slot(vm: VM, obj: object, descr: Any) -> None:
-    """As _guard_start, of a slot."""
+def delete_slot(vm: VM, descr: Any, obj: object, name: str) -> None:
+    refuse_the_users_own(vm, obj, f"deletion of {name!r}")
+    value = None
+    try:
+        value = descr.__get__(obj)
+    except AttributeError:
+        pass
     tracker = vm.heap.by_standin.get(id(obj))
-    if tracker is None or tracker.initial_slots is None:
-        return
-    start = tracker.initial_slots.get(descr)
-    if start is None:
+    start = None if tracker is None or tracker.initial_slots is None else tracker.initial_slots.get(descr)
+    for each in (value, start):
+        if type(each) is Box:
+            each.force()
+    if start is None and tracker is not None and tracker.initial_slots is not None:  # as in _guard_start
         vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (descr.__name__, descr.__objclass__))
-    elif type(start) is Box:
-        start.force()
+    vm.native(descr.__delete__, (obj,))
 
 
 def owns(vm: VM, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
     overlay = vm.classes.overlays.get(cls, {})
     return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
-
-
-def delete_on_class(vm: VM, cls: type, name: str, cont: Continuation | None) -> None:
-    require_mutable_class(cls, name)
-    meta_descr = find(vm, type(cls), name)
-    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
-        if type(meta_descr) is not types.GetSetDescriptorType:
-            return delete_descriptor(vm, meta_descr, cls, name, cont)
-        if id(cls) not in vm.fresh:
-            raise Break("SB006", f"deletion of {name!r} of the class {cls.__name__}")
-        vm.native(type.__delattr__, (cls, name))
-        return vm.give(None, cont)
-    if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
-        raise Raised(AttributeError(f"type object {name_in_errors(cls)!r} has no attribute {name!r}"))
-    if id(cls) in vm.fresh:
-        vm.native(type.__delattr__, (cls, name))
-    else:
-        overlay_of(vm, cls)[name] = MISSING
-        vm.classes.lookups.clear()
-        note_slot(vm, cls, name)
-    vm.give(None, cont)

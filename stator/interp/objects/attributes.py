@@ -26,29 +26,15 @@ from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import load_held_attr
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.objects.class_attributes import (
-    TensorSuper,
-    load_module_attr,
-    load_super_attr,
-    load_type_attr,
-)
-from stator.interp.objects.descriptors import (
-    NON_DATA,
-    FallbackGetattr,
-    NamesAttribute,
-    bind,
-    call_special,
-    is_data_descriptor,
-    is_outside,
-    raise_attribute_error,
-)
+from stator.interp.objects import descriptors
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import concerned
+from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, specialise, unread
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
 
@@ -74,14 +60,14 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
     if cls in SYMBOLIC:
         return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
     if is_a(obj, type):
-        return load_type_attr(vm, obj, name, cont)
+        return descriptors.load_type_attr(vm, obj, name, cont)
     if cls in HOLDERS:
         resolve(obj, name)
-    if cls is super or cls is TensorSuper:
-        return load_super_attr(vm, obj, name, cont)
+    if cls is super or cls is descriptors.TensorSuper:
+        return descriptors.load_super_attr(vm, obj, name, cont)
     if is_a(obj, types.ModuleType) and (cls is types.ModuleType
                                         or type(find(vm, cls, "__getattribute__")) is types.WrapperDescriptorType):
-        return load_module_attr(vm, obj, name, cont)
+        return descriptors.load_module_attr(vm, obj, name, cont)
     if cls is LIST_ITERATOR and (posed := posed_class(vm.heap, obj)) is not None:
         if name == "__class__":
             return vm.give(posed, cont)
@@ -89,19 +75,20 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
     getattribute = find(vm, cls, "__getattribute__")
     if type(getattribute) is types.WrapperDescriptorType and getattribute.__name__ == "__getattribute__":
         if cls is types.MethodType:
-            return load_method_object_attr(vm, obj, name, cont)
+            if (descr := find(vm, cls, name)) is MISSING:
+                return load_attr(vm, obj.__func__, name, cont)
+            return descriptors.bind(vm, descr, obj, cls, cont)
         if getattribute is _super_getattribute:
-            return load_super_attr(vm, obj, name, cont)
+            return descriptors.load_super_attr(vm, obj, name, cont)
         if getattribute is _alias_getattribute and name not in _OF_ALIASES:
             return load_attr(vm, vm.sync(lambda: load_generic(vm, obj, "__origin__", None)), name, cont)
         if getattribute in _C_LOOKUPS:
             value = read_through_c(vm, obj, name)
             if value is MISSING:
-                text = f"{name_in_errors(type(obj))!r} object has no attribute {name!r}"
-                return raise_attribute_error(vm, obj, name, text, cont)
+                return descriptors.raise_attribute_error(vm, obj, name, cont)
             return vm.give(value, cont)
         return load_generic(vm, obj, name, cont)
-    call_special(vm, getattribute, obj, (name,), FallbackGetattr(obj, name, cont))
+    descriptors.call_special(vm, getattribute, obj, (name,), descriptors.FallbackGetattr(obj, name, cont))
 
 
 def read_through_c(vm: VM, obj: object, name: str) -> Any:
@@ -140,16 +127,16 @@ def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = Tru
     """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
     cls = type(obj)
     descr = find(vm, cls, name)
-    if fallback and descr is not MISSING and type(descr) not in NON_DATA \
+    if fallback and descr is not MISSING and type(descr) not in descriptors.NON_DATA \
             and find(vm, cls, "__getattr__") is not MISSING:
-        cont = FallbackGetattr(obj, name, cont)  # a getter may raise AttributeError
-    if descr is not MISSING and type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr):
-        return bind(vm, descr, obj, cls, cont)
+        cont = descriptors.FallbackGetattr(obj, name, cont)  # a getter may raise AttributeError
+    if descr is not MISSING and type(descr) not in _PLAIN_FUNCTIONS and descriptors.is_data_descriptor(vm, descr):
+        return descriptors.bind(vm, descr, obj, cls, cont)
     value = read_instance_dict(vm, obj, name)
     if value is not MISSING:
         return vm.give(value, cont)
     if descr is not MISSING:
-        return bind(vm, descr, obj, cls, cont)
+        return descriptors.bind(vm, descr, obj, cls, cont)
     if fallback:
         hook = find(vm, cls, "__getattr__")
         if hook is _module_getattr:
@@ -159,12 +146,12 @@ def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = Tru
             if value is not MISSING and value is not UNSURE:
                 return vm.give(value, cont)
         if hook is not MISSING:
-            return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
-    raise_attribute_error(vm, obj, name, f"{name_in_errors(type(obj))!r} object has no attribute {name!r}", cont)
+            return descriptors.call_special(vm, hook, obj, (name,), descriptors.NamesAttribute(obj, name, cont))
+    descriptors.raise_attribute_error(vm, obj, name, cont)
 
 
 def read_module_member(vm: VM, module: torch.nn.Module, name: str) -> Any:
-    """What nn.Module.__getattr__ would find; UNSURE where its three dicts are not the plain dicts they should be."""
+    """The result of nn.Module.__getattr__; UNSURE where its three dicts are not plain dicts."""
     own = instance_dict(module)
     for member in _MEMBER_DICTS:
         members = own.get(member, MISSING)  # type: ignore[union-attr]
@@ -209,7 +196,7 @@ def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
         if value is MISSING and (tracker.initial_dict is None or name not in tracker.initial_dict):
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
-    if is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
+    if descriptors.is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
         base = DictOf(heap.source_of(obj))
         known = heap.known(own, base)
         if known is not None:  # it was taken as a value, or written to
@@ -224,10 +211,7 @@ def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
 
 
 def is_empty_table(vm: VM, obj: object, name: str) -> bool:
-    """Whether an attribute is an empty OrderedDict (of hooks) from outside that nothing has met: the fact is guarded.
-
-    For code that asks for its truth and nothing else. Such a table needs no stand-in.
-    """
+    """Whether an attribute is an unseen empty OrderedDict (of hooks), guarded: for its truth it needs no stand-in."""
     heap = vm.heap
     tracker = heap.by_standin.get(id(obj))
     if tracker is None or tracker.shape is not ShadowKind.OBJECT:
@@ -237,7 +221,7 @@ def is_empty_table(vm: VM, obj: object, name: str) -> bool:
     if not is_unseen_table(heap, box) or not reads_plainly(vm, type(obj)):
         return False
     descr = find(vm, type(obj), name)
-    if descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr)):
+    if descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and descriptors.is_data_descriptor(vm, descr)):
         return False
     source = box.source()
     if heap.shapes.gives_up(box.raw, source):
@@ -260,13 +244,6 @@ def reads_plainly(vm: VM, cls: type) -> bool:
     return type(getattribute) is types.WrapperDescriptorType and getattribute not in _C_LOOKUPS
 
 
-def load_method_object_attr(vm: VM, method: types.MethodType, name: str, cont: Continuation | None) -> None:
-    descr = find(vm, types.MethodType, name)
-    if descr is not MISSING:
-        return bind(vm, descr, method, types.MethodType, cont)
-    load_attr(vm, method.__func__, name, cont)
-
-
 def tensor_class(vm: VM, fake: FakeTensor) -> type:
     """The type the program sees: Tensor, Parameter or a subclass, never FakeTensor."""
     tracker = vm.heap.by_standin.get(id(fake))
@@ -282,7 +259,8 @@ def load_tensor_attr(vm: VM, fake: FakeTensor, name: str, cont: Continuation | N
     cls = tensor_class(vm, fake)
     vm.recorder.slots_used.add("__getattribute__")
     if "__getattribute__" in vm.modes.patched:
-        return vm.call(find(vm, cls, "__getattribute__"), (fake, name), {}, FallbackGetattr(fake, name, cont))
+        cont = descriptors.FallbackGetattr(fake, name, cont)
+        return vm.call(find(vm, cls, "__getattribute__"), (fake, name), {}, cont)
     load_tensor_member(vm, fake, name, cls, cont)
 
 
@@ -293,7 +271,7 @@ def load_tensor_member(vm: VM, fake: FakeTensor, name: str, cls: type, cont: Con
         return vm.give(own[name], cont)
     descr = find(vm, cls, name)
     tracker = vm.heap.by_standin.get(id(fake))
-    if descr is MISSING or type(descr) in _PLAIN_FUNCTIONS or not is_data_descriptor(vm, descr):
+    if descr is MISSING or type(descr) in _PLAIN_FUNCTIONS or not descriptors.is_data_descriptor(vm, descr):
         if tracker is not None and tracker.initial_dict is not None and name in tracker.initial_dict:
             return vm.give(tracker.initial_dict[name].force(), cont)
         if tracker is None and (wrapper := vm.recorder.wrappers.behind.get(id(fake))) is not None:
@@ -305,21 +283,22 @@ def load_tensor_member(vm: VM, fake: FakeTensor, name: str, cls: type, cont: Con
         if descr is MISSING:
             hook = find(vm, cls, "__getattr__")
             if hook is not MISSING:
-                return vm.call(hook, (fake, name), {}, NamesAttribute(fake, name, cont))
-            return raise_attribute_error(vm, fake, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
+                return vm.call(hook, (fake, name), {}, descriptors.NamesAttribute(fake, name, cont))
+            text = f"{cls.__name__!r} object has no attribute {name!r}"
+            return descriptors.raise_attribute_error(vm, fake, name, cont, text)
     if id(fake) in vm.recorder.classes and type(descr) is property and find(vm, cls, "__getattr__") is not MISSING:
-        cont = FallbackGetattr(fake, name, cont)
+        cont = descriptors.FallbackGetattr(fake, name, cont)
     give_tensor_member(vm, fake, cls, name, descr, cont)
 
 
-def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont: Any) -> None:
-    """What a tensor gives for an entry of its class."""
+def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont: Any = None) -> None:
+    """The value of a tensor for an entry of its class."""
     if type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase:
         return vm.give(read_tensor_slot(vm, fake, descr), cont)
     if (vm.modes.active or concerned(vm, (fake,))) and name != "__class__" \
             and name not in tensor_bookkeeping.ADDRESSES and (
             type(descr) is types.GetSetDescriptorType and descr.__objclass__ is torch._C.TensorBase
-            or type(descr) is property and vm.is_torch_leaf(descr.fget)):
+            or type(descr) is property and torch_leaf(descr.fget)):
         return vm.give(vm.ask_modes(descr.__get__, (fake,)), cont)
     noted = tensor_bookkeeping.read(vm, fake, name) if descr is original(name) else tensor_bookkeeping.NOT_NOTED
     if noted is not tensor_bookkeeping.NOT_NOTED:
@@ -327,10 +306,10 @@ def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont
     if type(descr) in (types.GetSetDescriptorType, property, types.MemberDescriptorType):
         if name == "__class__":
             return vm.give(cls, cont)
-        if type(descr) is property and type(descr.fget) is types.FunctionType and not vm.is_torch_leaf(descr.fget):
+        if type(descr) is property and type(descr.fget) is types.FunctionType and not torch_leaf(descr.fget):
             return vm.call(descr.fget, (fake,), {}, cont)
         return vm.give(vm.torch_attribute(tensor_bookkeeping.current_data(vm, fake, name), name, descr), cont)
-    bind(vm, descr, fake, cls, cont)
+    descriptors.bind(vm, descr, fake, cls, cont)
 
 
 def read_wrapper(vm: VM, fake: FakeTensor, name: str, value: object) -> Any:
@@ -358,7 +337,7 @@ def read_tensor_slot(vm: VM, fake: Any, descr: Any) -> Any:
 
 
 def resolve(holder: object, name: str) -> None:
-    """What does not exist raises again where the program asks."""
+    """Register an operator; one that does not exist raises again at the read of the program."""
     if name.startswith("__") or name in holder.__dict__:
         return
     token = _hook.pause()

@@ -1,10 +1,11 @@
-"""Descriptors.   an entry of a class  ->  the value that an instance or the class gives for it"""
+"""Descriptors, and attributes of classes, super objects and modules.   an entry of a class  ->  its value, guarded"""
 
 from __future__ import annotations
 
 import contextvars
 import enum
 import types
+import warnings
 from typing import Any
 
 import numpy
@@ -17,15 +18,17 @@ from stator.guards.guard import Kind
 from stator.guards.guard_semantics import TRUSTED_TYPES
 from stator.heap.adopt.instances import box_attributes
 from stator.heap.heap import Heap
+from stator.heap.records import Scope
 from stator.heap.tracker import Box, ShadowKind
-from stator.host.value_kinds import is_a
+from stator.host.suspended_patches import names_of_class
+from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class, mro_of
 from stator.interp.services import VM
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.symbolic_values import SYMBOLIC
-from stator.source import Attr, CallOf, DictOf, Pinned
+from stator.source import Attr, CallOf, DictOf, Key, Pinned
 
 _NAME, _OBJ = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 _SELF_STANDING = (types.FunctionType, types.BuiltinFunctionType)
@@ -35,6 +38,13 @@ NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescripto
 _UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 _OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
+_dict_of_module = vars(types.ModuleType)["__dict__"]
+_namespace_of = _dict_of_module.__get__  # whatever a module's class says about lookups
+_OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
+_GENERATOR_FIELDS: dict[str, Any] = {
+    "code": lambda body: body.code, "running": lambda body: body.running, "yieldfrom": lambda body: body.delegate(),
+    "suspended": lambda body: body.started and not body.running and not body.done,
+    "frame": lambda body: body.frame_object()}
 
 
 def is_outside(vm: VM, obj: object) -> bool:
@@ -59,12 +69,6 @@ class FallbackGetattr(Continuation):
 
     __slots__ = ("obj", "name", "cont")
 
-    def __init__(self, obj: object, name: str, cont: Continuation | None) -> None:
-        self.obj, self.name, self.cont = obj, name, cont
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        vm.give(value, self.cont)
-
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         hook = find(vm, type(self.obj), "__getattr__")
         if not is_a(exc, AttributeError) or hook is MISSING:
@@ -74,16 +78,10 @@ class FallbackGetattr(Continuation):
 
 
 class NamesAttribute(Continuation):
-    """After `__getattr__`: an AttributeError that does not say which attribute of what is told so, as CPython does."""
+    """After `__getattr__`: set the name and the object of an AttributeError that has none, as CPython does."""
 
     __slots__ = ("obj", "name", "cont")
     resumes, plain, held = True, ("name",), ("obj",)
-
-    def __init__(self, obj: object, name: str, cont: Continuation | None) -> None:
-        self.obj, self.name, self.cont = obj, name, cont
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        vm.give(value, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if is_a(exc, AttributeError) and _NAME.__get__(exc) is None and _OBJ.__get__(exc) is None \
@@ -93,11 +91,18 @@ class NamesAttribute(Continuation):
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-def raise_attribute_error(vm: VM, obj: object, name: str, text: str, cont: Any) -> None:
-    error = AttributeError(text, name=name, obj=obj)
-    if cont is not None and cont.raised(vm, vm.frame, error):
-        return
-    raise Raised(error)
+def raise_to(vm: VM, cont: Continuation | None, error: BaseException) -> None:
+    """Raise an exception of the program, unless the continuation handles it."""
+    if cont is None or not cont.raised(vm, vm.frame, error):
+        raise Raised(error) from None
+
+
+def raise_attribute_error(vm: VM, obj: object, name: str, cont: Continuation | None, text: str = "") -> None:
+    raise_to(vm, cont, AttributeError(text or no_attribute(type(obj), name), name=name, obj=obj))
+
+
+def no_attribute(cls: type, name: str) -> str:
+    return f"{name_in_errors(cls)!r} object has no attribute {name!r}"
 
 
 def is_data_descriptor(vm: VM, descr: object) -> bool:
@@ -117,7 +122,7 @@ def sets_attribute(vm: VM, descr: object) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
-def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any) -> None:
+def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
     """The value of a class attribute seen through an instance."""
     cls = type(descr)
     if cls is types.FunctionType:
@@ -134,7 +139,7 @@ def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any) -> None:
         return vm.give(descr.__get__(obj, owner), cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return read_c_member(vm, descr, obj, cont)
-    if cls is INSTANCE_METHOD:
+    if cls is INSTANCE_METHOD and obj is not None:
         return vm.give(types.MethodType(descr.__func__, obj), cont)
     getter = find(vm, cls, "__get__")
     if getter is MISSING or is_a(descr, type):
@@ -158,9 +163,7 @@ def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: VM | No
     try:
         access(descr, *args)
     except AttributeError as error:
-        if cont is not None and cont.raised(vm, vm.frame, error):
-            return
-        raise Raised(error) from None
+        raise_to(vm, cont, error)
 
 
 def call_special(vm: VM, method: object, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
@@ -231,9 +234,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         if tracker is not None and type(descr) is types.MemberDescriptorType and tracker.initial_slots is not None \
                 and descr not in tracker.initial_slots:
             heap.guard(tracker.source, Kind.SLOT_EMPTY, (name, descr.__objclass__))
-        if cont is not None and cont.raised(vm, vm.frame, error):
-            return None
-        raise Raised(error) from None
+        return raise_to(vm, cont, error)
     except TypeError as error:
         if isinstance(obj, descr.__objclass__):
             raise
@@ -294,14 +295,160 @@ def _is_refused(descr: Any, context: Any) -> bool:
 def generator_attribute(body: Any, name: str) -> Any:
     """gi_code and its like, as the interpreted body has them."""
     kind = name.partition("_")[2].replace("await", "yieldfrom")
-    if kind == "code":
-        return body.code
-    if kind == "running":
-        return body.running
-    if kind == "yieldfrom":
-        return body.delegate()
-    if kind == "suspended":
-        return body.started and not body.running and not body.done
-    if kind == "frame":
-        return body.frame_object()
-    raise Break("SB008", f"{name} of a generator")
+    if kind not in _GENERATOR_FIELDS:
+        raise Break("SB008", f"{name} of a generator")
+    return _GENERATOR_FIELDS[kind](body)
+
+
+def load_type_attr(vm: VM, cls: type, name: str, cont: Continuation | None, fallback: bool = True) -> None:
+    """type.__getattribute__"""
+    meta = type(cls)
+    meta_getattribute = find(vm, meta, "__getattribute__")
+    if type(meta_getattribute) is types.FunctionType and fallback:
+        return vm.call(meta_getattribute, (cls, name), {}, FallbackGetattr(cls, name, cont))
+    meta_descr = find(vm, meta, name)
+    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+        if type(meta_descr) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            return read_type_member(vm, cls, meta_descr, cont)
+        return bind(vm, meta_descr, cls, meta, cont)
+    entry = find(vm, cls, name)
+    if entry is not MISSING:
+        return bind_on_class(vm, entry, cls, cont)
+    if meta_descr is not MISSING:
+        return bind(vm, meta_descr, cls, meta, cont)
+    hook = find(vm, meta, "__getattr__")
+    if hook is not MISSING and fallback:
+        return vm.call(hook, (cls, name), {}, cont)
+    raise_attribute_error(vm, cls, name, cont, f"type object {name_in_errors(cls)!r} has no attribute {name!r}")
+
+
+def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
+    if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
+        if vm.classes.overlays.get(cls):
+            raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
+        return vm.give(vm.heap.class_view(cls), cont)
+    if descr.__objclass__ is type and is_mutable_class(cls) and id(cls) not in vm.fresh:
+        guard_member(vm, cls, descr.__name__)
+    try:
+        value = descr.__get__(cls)
+    except AttributeError as error:
+        raise_attribute_error(vm, cls, descr.__name__, cont, str(error))
+        return
+    if id(cls) not in vm.fresh and is_a(value, (dict, list, set)):
+        value = vm.heap.adopt(value, Pinned(value))
+    vm.give(value, cont)
+
+
+def guard_member(vm: VM, cls: type, name: str) -> None:
+    """Guard the field or the dict entry behind a C attribute of a class."""
+    if name in ("__mro__", "__bases__", "__name__", "__qualname__"):
+        guard_field(vm, cls, name)
+    elif name == "__base__":
+        guard_field(vm, cls, "__bases__")
+    elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__"):
+        own = type.__dict__["__dict__"].__get__(cls)
+        if name == "__annotations__" and name not in own:
+            raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
+        if name in own:
+            vm.heap.guard(Key(DictOf(Pinned(cls)), name), Kind.ID, own[name])
+        else:
+            vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, name)
+
+
+def bind_on_class(vm: VM, entry: Any, cls: type, cont: Any) -> None:
+    """A class attribute read from the class itself: descr.__get__(None, cls)."""
+    kind = type(entry)
+    if kind is types.FunctionType:
+        return vm.give(entry, cont)
+    if kind is property:
+        return vm.give(adopt_entry(vm, entry, cls), cont)
+    if kind in C_METHODS or kind in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        return vm.give(entry.__get__(None, cls), cont)
+    bind(vm, entry, None, cls, cont)
+
+
+class TensorSuper:
+    """super() of a tensor subclass, whose object the interpreter has as a fake of another class."""
+
+    __slots__ = ("__thisclass__", "__self__", "__self_class__")
+
+    def __init__(self, start: type, fake: FakeTensor, cls: type) -> None:
+        self.__thisclass__, self.__self__, self.__self_class__ = start, fake, cls
+
+
+def load_super_attr(vm: VM, proxy: Any, name: str, cont: Continuation | None) -> None:
+    """super(): the MRO of the object's class, after the class that asks."""
+    start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
+    if obj_type is not None and name != "__class__":
+        order = ancestors(vm, obj_type)
+        for base in order[order.index(start) + 1:] if start in order else ():
+            overlay, own = vm.classes.overlays.get(base, {}), names_of_class(base)
+            if name in overlay or name in own:
+                entry = overlay[name] if name in overlay else own[name]
+                find(vm, base, name)  # guards the entry
+                if obj is obj_type:  # super() in a class method
+                    if type(entry) is types.FunctionType:
+                        return vm.give(entry, cont)
+                    return bind_on_class(vm, entry, obj_type, cont)
+                if type(proxy) is TensorSuper:
+                    return vm.give_tensor_member(obj, obj_type, name, entry, cont)
+                return bind(vm, entry, obj, obj_type, cont)
+            find(vm, base, name) if id(base) not in vm.fresh else None
+    cls = type(proxy) if is_a(proxy, super) else super
+    descr = find(vm, cls, name)
+    if descr is not MISSING:
+        return bind(vm, descr, proxy, cls, cont)
+    raise_attribute_error(vm, proxy, name, cont, f"{cls.__name__!r} object has no attribute {name!r}")
+
+
+class OwnNames:
+    """The names of a module that the trace itself has made, read and written as those of an outside one are."""
+
+    __slots__ = ("vm", "module")
+
+    def __init__(self, vm: VM, module: types.ModuleType) -> None:
+        self.vm, self.module = vm, module
+
+    def read(self, name: str) -> Any:
+        return self.module.__dict__.get(name, MISSING)
+
+    def write(self, name: str, value: object) -> None:
+        if value is MISSING:
+            del self.module.__dict__[name]
+        else:
+            self.module.__dict__[name] = value
+
+    def view(self) -> dict[str, Any]:
+        self.vm.heap.note_namespace(self.module.__dict__, self.module, None)
+        return self.module.__dict__
+
+
+def names_of(vm: VM, module: types.ModuleType) -> OwnNames | Scope:
+    return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
+
+
+def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Continuation | None,
+                     ask_class: bool = True) -> None:
+    """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
+    if module is warnings and (vm.warnings.changed or vm.warnings.managers) and name in _OF_FILTERS:
+        raise Break("SB006", f"warnings.{name} is read after the filters were changed")
+    scope = names_of(vm, module)
+    descr = find(vm, type(module), name)
+    if descr is not MISSING and is_data_descriptor(vm, descr):
+        if descr is _dict_of_module:
+            return vm.give(scope.view(), cont)
+        return bind(vm, descr, module, type(module), cont)
+    value = scope.read(name)
+    if value is not MISSING:
+        return vm.give(value, cont)
+    if descr is not MISSING:
+        return bind(vm, descr, module, type(module), cont)
+    hook = scope.read("__getattr__")
+    if hook is not MISSING:
+        return vm.call(hook, (name,), {}, cont)
+    hook = find(vm, type(module), "__getattr__") if ask_class else MISSING
+    if hook is not MISSING:
+        return vm.call(hook, (module, name), {}, cont)
+    own_name = scope.read("__name__")
+    shown = f"module {own_name!r}" if type(own_name) is str else "module"
+    raise_attribute_error(vm, module, name, cont, f"{shown} has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,25 +18,18 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.array_tensors import index_key
 from stator.interp.arrays.native_numpy import plain_key, run_on_arrays
-from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.frame import Continuation, Frame, Raised, raising
 from stator.interp.iteration import contained
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import knows_item
+from stator.interp.objects import operators
 from stator.interp.objects.assignment import DISCARD
-from stator.interp.objects.operators import (
-    SCALARS,
-    call_slot,
-    compare,
-    is_python_level,
-    refuse_opaque,
-    run_operator,
-    truth,
-)
+from stator.interp.objects.attributes import read_dict
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item, tensor_key
 from stator.interp.torch_function_protocol import own_method
-from stator.shapes.symbolic_values import SYMBOLIC, has_unbacked, specialise
+from stator.shapes.symbolic_values import SYMBOLIC, has_unbacked, holds_symbol, specialise
 
 FEW_KEYS = 16
 _NUMBERS = frozenset({int, bool, float})
@@ -52,14 +46,16 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
         vm.recorder.slots_used.add("__getitem__")
     if cls is FakeTensor and (vm.modes.active or vm.recorder.classes or vm.modes.patched):
         if own and (method := own_method(vm, obj, "__getitem__")) is not None:
-            return call_slot(vm, method, (obj, key), cont)
+            return operators.call_slot(vm, method, (obj, key), cont)
         if vm.modes.active or vm.concerned((obj, key)):
             return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
     if vm.heap.unread_met and cls is not ndarray:
         key = plain_key(vm, key)
     if type(key) in symbolic_numbers.INDEXES:
-        if vm.modes.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
-            parts = [_as_index(vm, obj, part) for part in (key if type(key) is tuple else (key,))]
+        parts: Any = key if type(key) is tuple else (key,)
+        if vm.modes.indexes_stay_tensors and cls is FakeTensor and (
+                type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)):
+            parts = [_as_index(vm, obj, part) for part in parts]
             return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
         key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
     if cls is list or cls is tuple:
@@ -67,7 +63,10 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
             return vm.give(_sequence_item(vm, obj, key), cont)
     elif cls is dict:
         if type(key) is str or type(key) is int:
-            return vm.give(_dict_item(vm, obj, key), cont)
+            value = read_dict(vm, obj, key)
+            if value is MISSING:
+                raise Raised(KeyError(key))
+            return vm.give(value, cont)
     elif cls is FakeTensor:
         return vm.give(get_tensor_item(vm, obj, index_key(vm, key)), cont)
     elif cls is ndarray:
@@ -77,14 +76,10 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
     method = find(vm, cls, "__getitem__")
     if method is MISSING:
         raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not subscriptable"))
-    if is_python_level(method):
-        return call_slot(vm, method, (obj, key), cont)
+    if operators.is_python_level(method):
+        return operators.call_slot(vm, method, (obj, key), cont)
     vm.admit_slot(method, (obj, key))
     get_item_native(vm, obj, key, cont)
-
-
-def _is_of_tensors(key: object) -> bool:
-    return type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)
 
 
 def _as_index(vm: VM, tensor: torch.Tensor, part: object) -> Any:
@@ -98,11 +93,11 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     heap = vm.heap
     heap.expose_deep(key)
     key = symbolic_numbers.specialise_deep(vm, key)
-    refuse_opaque(vm, obj)
+    operators.refuse_opaque(vm, obj)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None:
         if tracker.shape is ShadowKind.DICT:
-            if type(key) in SCALARS:
+            if type(key) in operators.SCALARS:
                 if key not in tracker.initial:
                     heap.guard(tracker.source, Kind.ABSENT, key)
             else:
@@ -115,23 +110,8 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
 def _sequence_item(vm: VM, obj: Any, index: int) -> Any:
     if not knows_item(vm, obj, index):
         vm.heap.expose_length(obj)
-    try:
-        value = obj[index]
-    except IndexError as error:
-        raise Raised(error) from None
+    value = raising(operator.getitem, obj, index)
     return value.force() if type(value) is Box else value
-
-
-def _dict_item(vm: VM, obj: dict[Any, Any], key: object) -> Any:
-    value = obj.get(key, MISSING)
-    if type(value) is Box:
-        return value.force()
-    if value is MISSING:
-        tracker = vm.heap.by_standin.get(id(obj))
-        if tracker is not None and key not in tracker.initial:
-            vm.heap.guard(tracker.source, Kind.ABSENT, key)
-        raise Raised(KeyError(key))
-    return value
 
 
 def _subscript_class(vm: VM, cls: type, key: object, cont: Continuation | None) -> None:
@@ -154,7 +134,7 @@ def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Continuation | None =
         vm.recorder.slots_used.add("__setitem__")
     if cls is FakeTensor and (vm.modes.active or vm.recorder.classes or vm.modes.patched):
         if own and (method := own_method(vm, obj, "__setitem__")) is not None:
-            return call_slot(vm, method, (obj, key, value), cont)
+            return operators.call_slot(vm, method, (obj, key, value), cont)
         if vm.modes.active or vm.concerned((obj, key, value)):
             vm.ask_modes(operator.setitem, (obj, key, value))
             return vm.give(None, cont)
@@ -171,40 +151,33 @@ def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Continuation | None =
     if cls is ndarray:
         run_on_arrays(vm, operator.setitem, (obj, key, value))
         return vm.give(None, cont)
-    method = find(vm, cls, "__setitem__")
-    if method is MISSING:
-        vm.native_unhooked(operator.setitem, (obj, key, value))  # raises what eager raises
-        raise AssertionError("an item was assigned by what has no __setitem__")
-    if is_python_level(method):
-        return call_slot(vm, method, (obj, key, value), cont)
-    vm.heap.expose_deep(key)
-    key = symbolic_numbers.specialise_deep(vm, key)
-    vm.heap.expose_length(obj)
-    if type(key) is slice:
-        vm.heap.expose(value)
-        vm.heap.expose(obj)
-    refuse_opaque(vm, obj)
-    vm.admit_slot(method, (obj, key, value))
-    vm.native(operator.setitem, (obj, key, value))
-    vm.give(None, cont)
+    _change_item(vm, operator.setitem, obj, key, (value,), cont)
 
 
 def delete_item(vm: VM, obj: object, key: object, cont: Continuation | None = DISCARD) -> None:
-    cls = type(obj)
     if type(key) in symbolic_numbers.INDEXES:
         key = symbolic_numbers.index_key(vm, obj, key)
-    method = find(vm, cls, "__delitem__")
+    _change_item(vm, operator.delitem, obj, key, (), cont)
+
+
+def _change_item(vm: VM, function: Callable[..., Any], obj: object, key: object, values: tuple[Any, ...],
+                 cont: Continuation | None) -> None:
+    """Assign or delete by the method of the class."""
+    method = find(vm, type(obj), f"__{function.__name__}__")
     if method is MISSING:
-        vm.native_unhooked(operator.delitem, (obj, key))  # raises what eager raises
-        raise AssertionError("an item was deleted by what has no __delitem__")
-    if is_python_level(method):
-        return call_slot(vm, method, (obj, key), cont)
+        vm.native_unhooked(function, (obj, key, *values))  # raises what eager raises
+        raise AssertionError(f"an item was changed without a method for {function.__name__}")
+    if operators.is_python_level(method):
+        return operators.call_slot(vm, method, (obj, key, *values), cont)
     vm.heap.expose_deep(key)
     key = symbolic_numbers.specialise_deep(vm, key)
-    vm.heap.expose(obj)
-    refuse_opaque(vm, obj)
-    vm.admit_slot(method, (obj, key))
-    vm.native(operator.delitem, (obj, key))
+    if values:
+        vm.heap.expose_length(obj)
+    for each in (*values, obj) if not values or type(key) is slice else ():
+        vm.heap.expose(each)
+    operators.refuse_opaque(vm, obj)
+    vm.admit_slot(method, (obj, key, *values))
+    vm.native(function, (obj, key, *values))
     vm.give(None, cont)
 
 
@@ -213,11 +186,8 @@ class AsBool(Continuation):
 
     __slots__ = ("invert", "cont")
 
-    def __init__(self, invert: bool, cont: Continuation | None) -> None:
-        self.invert, self.cont = invert, cont
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        vm.give(truth(vm, value) != self.invert, self.cont)
+        vm.give(operators.truth(vm, value) != self.invert, self.cont)
 
 
 def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
@@ -225,14 +195,14 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) 
         container = mapping_behind(container)
     cls = type(container)
     heap = vm.heap
-    if cls in symbolic_numbers.SEQUENCES and symbolic_numbers.holds_symbol((container, item)):
+    if cls in symbolic_numbers.SEQUENCES and holds_symbol((container, item)):
         return vm.give(_search(vm, container, item) != invert, cont)
     if type(item) in SYMBOLIC:
         if type(item) is torch.SymInt and is_a(container, (dict, set, frozenset)) \
                 and differs_from_all(vm, container, item):
             return vm.give(invert, cont)
         item = specialise(item)
-    if cls is dict and type(item) in SCALARS:
+    if cls is dict and type(item) in operators.SCALARS:
         present = item in container
         tracker = heap.by_standin.get(id(container))
         if tracker is not None:
@@ -240,13 +210,13 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) 
         return vm.give(present != invert, cont)
     if cls is FakeTensor:
         if (own := own_method(vm, container, "__contains__")) is not None:
-            return call_slot(vm, own, (container, item), AsBool(invert, cont))
+            return operators.call_slot(vm, own, (container, item), AsBool(invert, cont))
         raise Break("SB002", "`in` on a tensor")
     method = find(vm, cls, "__contains__")
     if method is None:
         raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not a container"))
-    if is_python_level(method):
-        return call_slot(vm, method, (container, item), AsBool(invert, cont))
+    if operators.is_python_level(method):
+        return operators.call_slot(vm, method, (container, item), AsBool(invert, cont))
     if method is MISSING:
         text = f"argument of type '{name_in_errors(cls)}' is not iterable"
         if not vm.is_iterable(container):
@@ -265,7 +235,7 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) 
     heap.expose_deep(item)
     if cls in symbolic_numbers.KEY_VIEWS or is_a(container, (set, frozenset, dict)):
         item = symbolic_numbers.specialise_deep(vm, item)
-    refuse_opaque(vm, container)
+    operators.refuse_opaque(vm, container)
     vm.admit_slot(method, (container, item))
     if type(item) is FakeTensor and cls in symbolic_numbers.KEY_VIEWS:
         container = mapping_behind(container)
@@ -276,12 +246,13 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) 
     if type(item) is FakeTensor and not is_a(container, str) \
             or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
         return vm.give(_search(vm, container, item) != invert, cont)
-    vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
+    vm.give(operators.run_operator(vm, operator.contains, container, item) != invert, cont)
 
 
 def differs_from_all(vm: VM, table: Any, number: torch.SymInt) -> bool:
-    """Whether a number left open is none of the few keys of a table; only that is guarded, not which number it is."""
-    if is_python_level(find(vm, type(table), "__contains__")) or vm.heap.is_opaque(table) or has_unbacked(number):
+    """Whether a symbolic number is none of the few keys of a table; only that is guarded."""
+    method = find(vm, type(table), "__contains__")
+    if operators.is_python_level(method) or vm.heap.is_opaque(table) or has_unbacked(number):
         return False
     vm.heap.expose_deep(table)
     keys = list(dict.__iter__(table) if is_a(table, dict) else _RAW_SETS[is_a(table, set)](table))
@@ -311,6 +282,6 @@ def contains_tensor(vm: VM, container: Any, item: object) -> bool:
 
 def _search(vm: VM, container: object, item: object) -> bool:
     for candidate in vm.collect(container):
-        if candidate is item or truth(vm, vm.sync(lambda: compare(vm, "==", candidate, item))):  # noqa: B023
+        if candidate is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", candidate, item))):  # noqa: B023
             return True
     return False

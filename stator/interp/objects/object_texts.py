@@ -11,7 +11,7 @@ import collections
 import functools
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,7 +23,7 @@ from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING, find, is_mutable_class
-from stator.interp.objects.class_attributes import guard_member
+from stator.interp.objects.descriptors import guard_member
 from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
 from stator.source import Attr, Pinned
@@ -56,7 +56,7 @@ def guard_names(vm: VM, value: Any) -> None:
 
 
 def guard_names_in(vm: VM, error: BaseException) -> None:
-    """The program may read the words of an error: classes of its own that occur in them, or might, keep their names."""
+    """Guard names of classes that occur in the message of an error, which the program may read."""
     text = " ".join([part for part in error.args if type(part) is str])
     if not text:
         return
@@ -68,7 +68,7 @@ def guard_names_in(vm: VM, error: BaseException) -> None:
 
 def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The text of an outside object with the default repr, with its own address; MISSING where fn(*args) is no such."""
-    if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
+    if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and (type(args[1]) is not str or args[1]):
         return MISSING
     tracker = vm.heap.by_standin.get(id(args[0]))
     if tracker is None or tracker.shape in (ShadowKind.TENSOR, ShadowKind.OPAQUE):
@@ -80,13 +80,9 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
     return object.__repr__(tracker.original)
 
 
-def _is_empty(spec: object) -> bool:
-    return type(spec) is str and not spec
-
-
 def refuse_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
     """Break if the text that fn makes of these values would show the address of a stand-in."""
-    if module_of(type(fn)) == "_json":  # an encoder asks for a repr where it is told to
+    if module_of(type(fn)) == "_json":  # an encoder calls repr where `default` says so
         fn = getattr(fn, "default", None)
         if not any(fn is whole for whole in _WHOLE):
             return
@@ -107,7 +103,7 @@ def _asked_first(fn: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _slot(vm: VM, asked_first: tuple[str, ...], value: object) -> Any:
-    """What makes the text: `__repr__`, or a method of the program that is asked first."""
+    """The method that makes the text: `__repr__`, or one of the program that comes first."""
     cls = type(value)
     if cls in CONSTANT_TYPES or cls is FakeTensor:
         return None
@@ -148,9 +144,9 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What the C repr of a value shows by its own repr."""
+    """Parts of a value that its C repr shows by their own repr."""
     if is_a(value, _CONTAINERS):
-        return list(_raw(value))
+        return list(next(base for base in _CONTAINERS if is_a(value, base)).__iter__(value))
     if is_a(value, dict):
         return [part for pair in dict.items(value) for part in pair]
     cls = type(value)
@@ -169,8 +165,3 @@ def _parts(value: Any) -> list[Any]:
     if is_a(value, BaseException):
         return list(value.args)
     return []
-
-
-def _raw(value: Any) -> Iterator[Any]:
-    base = next(base for base in _CONTAINERS if is_a(value, base))
-    return base.__iter__(value)

@@ -23,7 +23,7 @@ from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import number_of, refuse_mixture, run_on_arrays
 from stator.interp.arrays.traced_numpy import NUMPY_TYPES, concerns, run_traced
-from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.frame import Continuation, Frame, Raised, raising
 from stator.interp.iteration import is_to_be_read
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.numbers import symbolic_numbers
@@ -44,14 +44,9 @@ _HASHING_VIEWS = symbolic_numbers.KEY_VIEWS | symbolic_numbers.ITEM_VIEWS
 
 # symbol -> (operator function, in-place function, dunder stem)
 BINARY: dict[str, tuple[Any, Any, str]] = {
-    "+": (operator.add, operator.iadd, "add"), "-": (operator.sub, operator.isub, "sub"),
-    "*": (operator.mul, operator.imul, "mul"), "/": (operator.truediv, operator.itruediv, "truediv"),
-    "//": (operator.floordiv, operator.ifloordiv, "floordiv"), "%": (operator.mod, operator.imod, "mod"),
-    "**": (operator.pow, operator.ipow, "pow"), "@": (operator.matmul, operator.imatmul, "matmul"),
-    "<<": (operator.lshift, operator.ilshift, "lshift"), ">>": (operator.rshift, operator.irshift, "rshift"),
-    "&": (operator.and_, operator.iand, "and"), "|": (operator.or_, operator.ior, "or"),
-    "^": (operator.xor, operator.ixor, "xor"),
-}
+    symbol: (getattr(operator, f"__{stem}__"), getattr(operator, f"__i{stem}__"), stem)
+    for symbol, stem in zip("+ - * / // % ** @ << >> & | ^".split(), (
+        "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor").split(), strict=True)}
 COMPARE: dict[str, tuple[Any, str, str]] = {
     "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
     "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
@@ -67,9 +62,6 @@ class TryNext(Continuation):
     """A dunder that may answer NotImplemented: then the next candidate is asked."""
 
     __slots__ = ("candidates", "fail", "cont", "compares")
-
-    def __init__(self, candidates: list[Any], fail: object, cont: Continuation | None, compares: bool) -> None:
-        self.candidates, self.fail, self.cont, self.compares = candidates, fail, cont, compares
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if value is not NotImplemented:
@@ -113,20 +105,16 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
     # `n += tensor` makes a new tensor, and so does `x @= y`: a graph would rebind the name of the left side.
     tensor_function = inplace_function if inplace and left_type is FakeTensor and symbol != "@" else function
     if left_type in SCALARS and right_type in SCALARS:
-        try:
-            value = (inplace_function if inplace else function)(left, right)
-        except Exception as error:
-            raise Raised(error) from None
-        return vm.give(value, cont)
+        return vm.give(raising(inplace_function if inplace else function, left, right), cont)
     on_left = left_type is FakeTensor
     if on_left or right_type is FakeTensor:
         vm.recorder.slots_used.add((stem, on_left, inplace))
-    if (vm.modes.active or vm.recorder.classes or vm.modes.patched) and (on_left or right_type is FakeTensor):
-        own = subclass_candidates(vm, stem, left, right, inplace)
-        if own:
-            return attempt(vm, own, lambda: _refuse_operands(symbol, left, right, inplace), cont)
-        if vm.modes.active or vm.concerned((left, right)):
-            return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
+        if vm.modes.active or vm.recorder.classes or vm.modes.patched:
+            own = subclass_candidates(vm, stem, left, right, inplace)
+            if own:
+                return attempt(vm, own, lambda: _refuse_operands(symbol, left, right, inplace), cont)
+            if vm.modes.active or vm.concerned((left, right)):
+                return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
@@ -149,10 +137,9 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
                 vm.collect(value)
                 if is_to_be_read(vm, value, set) and type(value) not in symbolic_numbers.ITEM_VIEWS else value
                 for value in (left, right)])
-        if symbol == "%":
-            if is_a(left, (str, bytes, bytearray)):
-                refuse_addresses(vm, str, (left, right))
-                note_asked(vm.heap, right)
+        if symbol == "%" and is_a(left, (str, bytes, bytearray)):
+            refuse_addresses(vm, str, (left, right))
+            note_asked(vm.heap, right)
         if left_type is FakeTensor or right_type is FakeTensor:
             refuse_mixture(left, right)
             if symbol == "*":
@@ -213,21 +200,13 @@ def refuse_opaque(vm: VM, *values: object) -> None:
 def binary_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
     """The methods CPython would ask, in order, with their arguments."""
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
-    found: list[Any] = []
-    if inplace:
-        method = find(vm, left_type, f"__i{stem}__")
-        if method is not MISSING:
-            found.append((method, (left, right)))
-    forward = find(vm, left_type, f"__{stem}__")
+    found: list[Any] = [(find(vm, left_type, f"__i{stem}__"), (left, right))] if inplace else []
+    pair: list[Any] = [(find(vm, left_type, f"__{stem}__"), (left, right))]
     reflected = find(vm, right_type, f"__r{stem}__") if right_type is not left_type else MISSING
-    pair = []
-    if forward is not MISSING:
-        pair.append((forward, (left, right)))
     if reflected is not MISSING:
-        entry = (reflected, (right, left))
         overrides = left_type in ancestors(vm, right_type) and reflected is not find(vm, left_type, f"__r{stem}__")
-        pair.insert(0, entry) if overrides else pair.append(entry)
-    found += pair
+        pair.insert(0 if overrides else 1, (reflected, (right, left)))
+    found = [each for each in (*found, *pair) if each[0] is not MISSING]
     if stem in ("add", "mul"):
         found.sort(key=lambda candidate: _joins_sequences(candidate[0]))  # `[1] + obj` asks obj.__radd__ first
     return found
@@ -242,43 +221,39 @@ def compare(vm: VM, symbol: str, left: Any, right: Any, cont: Any = None) -> Non
     left_type, right_type = type(left), type(right)
     function, name, swapped = COMPARE[symbol]
     if left_type in SCALARS and right_type in SCALARS:
-        try:
-            value = function(left, right)
-        except Exception as error:
-            raise Raised(error) from None
-        return vm.give(value, cont)
-    if left_type is FakeTensor or right_type is FakeTensor:
+        return vm.give(raising(function, left, right), cont)
+    of_tensor, own = left_type is FakeTensor or right_type is FakeTensor, False
+    if of_tensor:
         vm.recorder.slots_used.add(name if left_type is FakeTensor else swapped)
-    if (vm.modes.active or vm.recorder.classes or vm.modes.patched) \
-            and (left_type is FakeTensor or right_type is FakeTensor):
-        if own_method(vm, left, name) is not None or own_method(vm, right, swapped) is not None:
-            return _compare_subclasses(vm, symbol, left, right, cont)
-        if vm.modes.active or vm.concerned((left, right)):
-            return vm.give(vm.ask_modes(function, (left, right)), cont)
-    if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
+        if vm.modes.active or vm.recorder.classes or vm.modes.patched:
+            own = own_method(vm, left, name) is not None or own_method(vm, right, swapped) is not None
+            if not own and (vm.modes.active or vm.concerned((left, right))):
+                return vm.give(vm.ask_modes(function, (left, right)), cont)
+    if own:
+        left_type, right_type = seen_class(vm, left), seen_class(vm, right)
+    elif left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
-    if (left_type in NUMPY_TYPES or right_type in NUMPY_TYPES) and concerns(vm, (left, right)):
+    elif (left_type in NUMPY_TYPES or right_type in NUMPY_TYPES) and concerns(vm, (left, right)):
         return numpy_binary(vm, function, left, right, cont)
-    if left_type in SYMBOLIC or right_type in SYMBOLIC:
+    elif left_type in SYMBOLIC or right_type in SYMBOLIC:
         value = symbolic_numbers.compare(vm, function, left, right)
         if value is MISSING:
             return compare(vm, symbol, specialise(left), specialise(right), cont)
         return vm.give(value, cont)
-    forward, reflected = find(vm, left_type, name), find(vm, right_type, swapped)
-    candidates = [(forward, (left, right)), (reflected, (right, left))]
+    candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
     if right_type is not left_type and left_type in ancestors(vm, right_type):
         candidates.reverse()
-    candidates = [c for c in candidates if c[0] is not MISSING]
-    python_level = [c for c in candidates if is_python_level(c[0])]
-    if symbol == "!=" and not python_level:  # object.__ne__ asks __eq__
-        methods = (find(vm, left_type, "__eq__"), find(vm, right_type, "__eq__"))
-        python_level = [m for m in methods if is_python_level(m)]
-    if not python_level or left_type in SCALARS and right_type in SCALARS:
-        if left_type is FakeTensor or right_type is FakeTensor:
-            return compare_tensor_object(vm, symbol, left, right, function, cont)
+    candidates = [each for each in candidates if each[0] is not MISSING]
+    asked = [method for method, _ in candidates]
+    if symbol == "!=" and not any(map(is_python_level, asked)):  # object.__ne__ asks __eq__
+        asked = [find(vm, left_type, "__eq__"), find(vm, right_type, "__eq__")]
+    if not own and not any(map(is_python_level, asked)):
         vm.heap.expose_deep(left)
         vm.heap.expose_deep(right)
+        if of_tensor:  # against None, a string, a list: torch decides (usually NotImplemented, then identity)
+            refuse_mixture(left, right)
+            return vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
         guard_distinct(vm, left, right)
         if left_type in symbolic_numbers.ITEM_VIEWS and is_a(right, _SETS) \
                 or right_type in symbolic_numbers.ITEM_VIEWS and is_a(left, _SETS) \
@@ -290,34 +265,12 @@ def compare(vm: VM, symbol: str, left: Any, right: Any, cont: Any = None) -> Non
 
     def fail() -> None:
         if symbol in ("==", "!="):
-            guard_distinct(vm, left, right)
+            if not own:
+                guard_distinct(vm, left, right)
             return vm.give((left is right) == (symbol == "=="), cont)
         raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
                                f"and '{name_in_errors(right_type)}'"))
     attempt(vm, candidates, fail, cont, compares=True)
-
-
-def _compare_subclasses(vm: VM, symbol: str, left: object, right: object, cont: Continuation | None) -> None:
-    _, name, swapped = COMPARE[symbol]
-    left_type, right_type = seen_class(vm, left), seen_class(vm, right)
-    candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
-    if right_type is not left_type and left_type in ancestors(vm, right_type):
-        candidates.reverse()
-
-    def fail() -> None:
-        if symbol in ("==", "!="):
-            return vm.give((left is right) == (symbol == "=="), cont)
-        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
-                               f"and '{name_in_errors(right_type)}'"))
-    attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont, compares=True)
-
-
-def compare_tensor_object(vm: VM, symbol: str, left: Any, right: Any, function: object, cont: Any) -> None:
-    """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
-    vm.heap.expose_deep(left)
-    vm.heap.expose_deep(right)
-    refuse_mixture(left, right)
-    vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
 
 
 def identical(vm: VM, left: object, right: object) -> bool:
@@ -338,7 +291,7 @@ def identical(vm: VM, left: object, right: object) -> bool:
 
 
 def guard_distinct(vm: VM, left: object, right: object) -> None:
-    """Two outside objects were told apart: they must stay two."""
+    """Guard that two outside objects are distinct."""
     if type(left) is types.MethodType and type(right) is types.MethodType:
         guard_distinct(vm, left.__self__, right.__self__)
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
@@ -357,11 +310,7 @@ def unary(vm: VM, symbol: str, value: Any, cont: Any = None) -> None:
         if cls is bool and symbol == "~" and INVERTED_BOOL:
             vm.call_sync(warnings.warn, (INVERTED_BOOL, DeprecationWarning))
             value = int(value)
-        try:
-            result = function(value)
-        except Exception as error:
-            raise Raised(error) from None
-        return vm.give(result, cont)
+        return vm.give(raising(function, value), cont)
     if cls is FakeTensor:
         if (own := own_method(vm, value, name)) is not None:
             return call_slot(vm, own, (value,), cont)
@@ -397,7 +346,7 @@ def truth(vm: VM, value: Any) -> bool:
         return symbolic_numbers.truth(vm, value)
     method = find(vm, cls, "__bool__")
     if is_python_level(method):
-        result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
+        result = _slot_sync(vm, method, value)
         if type(result) is torch.SymBool:
             return symbolic_numbers.truth(vm, result)
         if type(result) is not bool:
@@ -406,9 +355,7 @@ def truth(vm: VM, value: Any) -> bool:
     if method is MISSING:
         method = find(vm, cls, "__len__")
         if is_python_level(method):
-            result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType \
-                else _slot_sync(vm, method, value)
-            return check_length(result) != 0
+            return check_length(_slot_sync(vm, method, value)) != 0
     length = symbolic_length(vm, value)
     if length is not MISSING:
         return truth(vm, length)
@@ -449,20 +396,14 @@ def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
 
 
 def check_length(result: object) -> int:
-    """What len() demands of `__len__`."""
-    try:
-        return len(_Length(result))
-    except Exception as error:
-        raise Raised(error) from None
+    """The result of `__len__`, as len() checks it."""
+    return raising(len, _Length(result))
 
 
 class LengthOf(Continuation):
     """len(): `__len__` must answer with a non-negative int."""
 
     __slots__ = ("cont",)
-
-    def __init__(self, cont: Continuation | None) -> None:
-        self.cont = cont
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(check_length(value), self.cont)
@@ -474,9 +415,6 @@ class _Length:
 
     def __len__(self) -> Any:
         return self.value
-
-
-# ---------------------------------------------------------------------- items
 
 
 def run_operator(vm: VM, function: Callable[..., Any], left: object, right: object) -> Any:

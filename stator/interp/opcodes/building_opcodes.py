@@ -107,7 +107,7 @@ def LIST_EXTEND(vm: VM, frame: Frame, instr: Instruction) -> None:
     if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
         raise Raised(TypeError(f"Value after * must be an iterable, not {name_in_errors(type(iterable))}"))
     if vm.is_python_iterable(iterable):
-        return vm.call_own(listed, (iterable,), Again())
+        return vm.call_own(listed, (iterable,), Again(0))
     target.extend(vm.collect(iterable))
 
 
@@ -115,7 +115,7 @@ def LIST_EXTEND(vm: VM, frame: Frame, instr: Instruction) -> None:
 def SET_UPDATE(vm: VM, frame: Frame, instr: Instruction) -> None:
     iterable = frame.stack.pop()
     if vm.is_python_iterable(iterable):
-        return vm.call_own(listed, (iterable,), Again())
+        return vm.call_own(listed, (iterable,), Again(0))
     if type(iterable) in (set, frozenset, dict):  # how large they are decides the order, as much as their own
         target = writable(vm, frame.stack[-instr.arg])
         vm.heap.expose_deep(iterable)
@@ -203,19 +203,21 @@ def set_attribute(function: types.FunctionType, flag: int, value: Any) -> None:
         function.__defaults__ = value
 
 
-def unpacked(vm: VM, value: Any, most: int | None) -> list[Any] | None:
+def unpacked(vm: VM, value: object, most: int | None) -> list[Any] | None:
     """Items to unpack, at most `most`; None where an interpreted loop lists them first."""
     if type(value) is not FakeTensor and not vm.is_iterable(value):
         raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
     if not vm.is_python_iterable(value):
         return vm.collect(value) if most is None else vm.take(value, most)
-    vm.call_own(*((listed, (value,)) if most is None else (some_listed, (value, most))), Again())
+    function, args = (listed, (value,)) if most is None else (some_listed, (value, most))
+    vm.call_own(function, args, Again(0))  # type: ignore[arg-type]
     return None
 
 
 @op
 def UNPACK_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
     value, count = frame.stack.pop(), instr.arg
+    items: Any
     if type(value) is tuple or type(value) is list:
         vm.heap.expose_length(value)
         items = [item.force() if type(item) is Box else item for item in value] if len(value) == count else value

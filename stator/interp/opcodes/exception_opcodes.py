@@ -129,7 +129,7 @@ def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException
     reraised: list[BaseException] = []
     for exc in raised:
         if exc is not None:
-            (reraised if is_a(exc, BaseExceptionGroup) and _is_told_alike(exc, original) else fresh).append(exc)
+            (reraised if is_a(exc, BaseExceptionGroup) and _is_alike(exc, original) else fresh).append(exc)
     if reraised:
         keep = set().union(*(_leaves(part) for part in reraised))
         rest, _ = original.split(lambda exc: id(exc) in keep)  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def _leaves(group: Any) -> set[int]:
     return {id(group)}
 
 
-def _is_told_alike(exc: BaseException, original: BaseException) -> bool:
+def _is_alike(exc: BaseException, original: BaseException) -> bool:
     """Whether a part has what the group came with: then it was only raised again. CPython looks at no notes here."""
     return exc.__traceback__ is original.__traceback__ and exc.__cause__ is original.__cause__ \
         and exc.__context__ is original.__context__
@@ -163,15 +163,14 @@ def special_method(vm: VM, obj: object, name: str, text: str) -> Any:
     return vm.sync(lambda: bind(vm, found, obj, type(obj), None))
 
 
-@op
-def BEFORE_WITH(vm: VM, frame: Frame, instr: Instruction) -> None:
+def begin_with(vm: VM, frame: Frame, prefix: str, protocol: str) -> None:
     manager = frame.stack.pop()
-    name = name_in_errors(type(manager))
-    enter = special_method(vm, manager, "__enter__", f"'{name}' object does not support the context manager protocol")
-    leave = special_method(vm, manager, "__exit__", f"'{name}' object does not support the context manager protocol "
-                                                    "(missed __exit__ method)")
+    text = f"'{name_in_errors(type(manager))}' object does not support the {protocol} protocol"
+    enter = special_method(vm, manager, f"__{prefix}enter__", text)
+    leave = special_method(vm, manager, f"__{prefix}exit__", f"{text} (missed __{prefix}exit__ method)")
     frame.stack.append(leave)
-    vm.torch_state.note_block(leave)
+    if not prefix:
+        vm.torch_state.note_block(leave)
     vm.call(enter, ())
 
 
@@ -211,11 +210,6 @@ def MATCH_KEYS(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 class _Absent(Continuation):
-    __slots__ = ()
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        frame.stack.append(value)
-
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, AttributeError):
             return False
@@ -296,6 +290,8 @@ def _match_attr(vm: VM, subject: object, cls: type, name: str, seen: set[str], f
 
 
 ops(
+    BEFORE_WITH=lambda vm, frame, instr: begin_with(vm, frame, "", "context manager"),
+    BEFORE_ASYNC_WITH=lambda vm, frame, instr: begin_with(vm, frame, "a", "asynchronous context manager"),
     MATCH_MAPPING=lambda vm, frame, instr: frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 6)),
     MATCH_SEQUENCE=lambda vm, frame, instr: frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5)),
 )

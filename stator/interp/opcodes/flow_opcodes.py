@@ -27,7 +27,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.machine import Handler, op, ops
 from stator.interp.noted_effects import text_piece
 from stator.interp.objects import operators
-from stator.interp.objects.assignment import delete_attr, store_attr
+from stator.interp.objects.assignment import store_attr
 from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load_attr, read_instance_dict
 from stator.interp.objects.items import contains, delete_item, get_item, set_item
 from stator.interp.opcodes.building_opcodes import function_text, take
@@ -91,8 +91,6 @@ def STORE_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 class _PushWithNull(Continuation):
     """A callable without a receiver, where the NULL comes after it."""
-
-    __slots__ = ()
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack += (value, NULL)
@@ -325,7 +323,7 @@ ops(
     UNARY_INVERT=lambda vm, frame, instr: operators.unary(vm, "~", frame.stack.pop()),
     BINARY_SUBSCR=lambda vm, frame, instr: get_item(vm, *take(frame.stack, 2)),
     DELETE_SUBSCR=lambda vm, frame, instr: delete_item(vm, *take(frame.stack, 2)),
-    DELETE_ATTR=lambda vm, frame, instr: delete_attr(vm, frame.stack.pop(), instr.argval),
+    DELETE_ATTR=lambda vm, frame, instr: store_attr(vm, frame.stack.pop(), instr.argval, MISSING),
     JUMP_BACKWARD_NO_INTERRUPT=JUMP_FORWARD,
     JUMP_IF_FALSE_OR_POP=lambda vm, frame, instr: jump_or_pop(vm, frame, instr, False),
     JUMP_IF_TRUE_OR_POP=lambda vm, frame, instr: jump_or_pop(vm, frame, instr, True),

@@ -14,8 +14,6 @@ import sysconfig
 import types
 from typing import Any
 
-import torch
-
 from stator.breaks import Break
 from stator.code.flow import handed_over
 from stator.code.instruction import Instruction
@@ -236,12 +234,6 @@ class SubmoduleFallback(Continuation):
 
     __slots__ = ("module", "name")
 
-    def __init__(self, module: torch.nn.Module, name: str) -> None:
-        self.module, self.name = module, name
-
-    def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        frame.stack.append(value)
-
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, AttributeError):
             return False
@@ -264,7 +256,7 @@ def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
-    """Break where an import would run code of the user's own, or find what only the trace has put there."""
+    """Break where an import would run user code, or find an entry that only the trace has made."""
     modules = vm.heap.by_original.get(id(sys.modules))
     if modules is not None and id(modules) in vm.heap.changes.written:
         raise Break("SB006", "an import after the program has changed sys.modules")

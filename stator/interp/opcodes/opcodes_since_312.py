@@ -14,7 +14,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.generators.delegation import kind_of, stopped_inside
 from stator.interp.generators.generators import ASYNC_GEN_WRAP
-from stator.interp.machine import op, ops
+from stator.interp.machine import Handler, op, ops
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.items import get_item, set_item
@@ -50,25 +50,11 @@ def _store(frame: Frame, slot: int) -> None:
     frame.locals[slot] = UNBOUND if value is NULL else value
 
 
-@op
-def LOAD_FAST_LOAD_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
-    first, second = instr.argval
-    _load(frame, first)
-    _load(frame, second)
-
-
-@op
-def STORE_FAST_LOAD_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
-    stored, loaded = instr.argval
-    _store(frame, stored)
-    _load(frame, loaded)
-
-
-@op
-def STORE_FAST_STORE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
-    first, second = instr.argval
-    _store(frame, first)
-    _store(frame, second)
+def _pair(first: Callable[[Frame, int], None], second: Callable[[Frame, int], None]) -> Handler:
+    def handler(vm: VM, frame: Frame, instr: Instruction) -> None:
+        first(frame, instr.argval[0])
+        second(frame, instr.argval[1])
+    return handler
 
 
 @op
@@ -88,9 +74,6 @@ class SuperMade(Continuation):
 
     __slots__ = ("name", "method")
 
-    def __init__(self, name: str, method: bool) -> None:
-        self.name, self.method = name, method
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if self.method and NULL_LAST:
             return load_attr(vm, value, self.name, PUSH_WITH_NULL)
@@ -102,7 +85,7 @@ class SuperMade(Continuation):
 @op
 def LOAD_SUPER_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
     obj, cls, function = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
-    # What a global named `super` holds is called as the program wrote it; the real one is told what it would find.
+    # A global named `super` is called as the program wrote it; the real one gets the arguments it would find.
     args = (cls, obj) if function is super or instr.arg & 2 else ()
     vm.call(function, args, {}, SuperMade(instr.argval, instr.flag))
 
@@ -110,7 +93,7 @@ def LOAD_SUPER_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
 @op
 def SET_FUNCTION_ATTRIBUTE(vm: VM, frame: Frame, instr: Instruction) -> None:
     function, value = frame.stack.pop(), frame.stack.pop()
-    if instr.arg == 8:  # the closure comes first, before anything else was said of the function
+    if instr.arg == 8:  # the closure comes first, before any other attribute
         del vm.fresh[id(function)]
         function = make_function(vm, frame, function.__code__, value)
     else:
@@ -162,12 +145,8 @@ def _refuse(name: str) -> Unary:
     return refuse
 
 
-def _stopiteration_error(vm: VM, frame: Frame, exc: BaseException) -> None:
-    frame.stack.append(stopped_inside(kind_of(frame.code), exc))
-
-
 def _opcode(handler: Any) -> Callable[..., None]:
-    """What 3.11 has an opcode for."""
+    """An intrinsic that is an opcode in 3.11."""
     def run(vm: VM, frame: Frame, *values: object) -> None:
         frame.stack += values
         handler(vm, frame, None)
@@ -190,7 +169,9 @@ def _native(name: str) -> Callable[..., None]:
 
 UNARY: dict[str, Unary] = {
     "INTRINSIC_PRINT": _refuse("PRINT_EXPR"), "INTRINSIC_IMPORT_STAR": _refuse("IMPORT_STAR"),
-    "INTRINSIC_STOPITERATION_ERROR": _stopiteration_error, "INTRINSIC_ASYNC_GEN_WRAP": _opcode(ASYNC_GEN_WRAP),
+    "INTRINSIC_STOPITERATION_ERROR":
+        lambda vm, frame, exc: frame.stack.append(stopped_inside(kind_of(frame.code), exc)),
+    "INTRINSIC_ASYNC_GEN_WRAP": _opcode(ASYNC_GEN_WRAP),
     "INTRINSIC_UNARY_POSITIVE": lambda vm, frame, value: operators.unary(vm, "+", value),
     "INTRINSIC_LIST_TO_TUPLE": _opcode(LIST_TO_TUPLE),
     **{name: _native(name) for name in ("INTRINSIC_TYPEVAR", "INTRINSIC_PARAMSPEC", "INTRINSIC_TYPEVARTUPLE",
@@ -203,6 +184,8 @@ BINARY: dict[str, Binary] = {
                                         "INTRINSIC_SET_TYPEPARAM_DEFAULT")},
 }
 ops(
+    LOAD_FAST_LOAD_FAST=_pair(_load, _load), STORE_FAST_LOAD_FAST=_pair(_store, _load),
+    STORE_FAST_STORE_FAST=_pair(_store, _store),
     LOAD_LOCALS=lambda vm, frame, instr: frame.stack.append(frame.names),
     LOAD_FROM_DICT_OR_DEREF=lambda vm, frame, instr: push_name_or_cell(vm, frame, frame.stack.pop(), instr.arg),
     LOAD_FROM_DICT_OR_GLOBALS=lambda vm, frame, instr: push_name_or_global(vm, frame, frame.stack.pop(), instr.argval),

@@ -86,7 +86,7 @@ class Replay:
         self.vm = vm
         self.segments: dict[Any, list[Segment]] = {}
         self.index = FactIndex(vm.heap)
-        self.state: Any = None  # of what the program has changed, as far as is known; None: it cannot be told
+        self.state: Any = None  # of what the program has changed, as far as is known; None: unknown
         self.checked = -1  # how many writes there had been then
         self.played = 0
         self.small: set[type] = set()  # classes whose calls are too short to be played, where they hold no modules
@@ -188,7 +188,7 @@ class Replay:
                 None if self.state is None else self.state.key)
 
     def describe(self, value: Any, tensors: list[Any], objects: set[int]) -> Any:
-        """What a segment depends on of an argument; the tensors of the trace are numbered."""
+        """Key of one argument; the tensors of the trace are numbered."""
         cls = type(value)
         heap = self.vm.heap
         if cls is Box:

@@ -105,7 +105,7 @@ class FactIndex:
             self.naming.setdefault(id(value), number)
 
     def related(self, source: Source) -> set[tuple[Source, Kind, Source]]:
-        """What is known of other places that hold the same object, or do not."""
+        """Known relations of a place: others that hold the same object, or do not."""
         guards = self.heap.guards
         for guard in itertools.islice(guards.arrived(), self.related_taken, None):  # no pattern says such a thing
             if type(guard) is Guard and guard.kind in RELATIONS:
@@ -132,8 +132,7 @@ class Unlike(Exception):
 
 @dataclass
 class Relation:
-    """A guard that names two sources, or reads what an answer holds: the numbers of its sources; None for those that
-    do not lead through the module."""
+    """A guard on two sources, or on the answer of a call: the numbers of its sources; None outside the module."""
 
     guard: Guard
     source: int | None
@@ -172,14 +171,6 @@ class Template:
     lowered: Any = None  # what the program was made from, for whoever asks which fact failed
     stretch: Any = None
 
-    def number(self, source: Source) -> int:
-        """The number of a source that leads through the module."""
-        return self.pattern.number(source)
-
-    def leads_through(self, source: Source) -> bool:
-        """Whether a source starts at the module."""
-        return source in self.pattern.inside
-
     def related(self, said: PatternInstance) -> set[tuple[Source, Kind, Source]]:
         """How the objects of a module are related to each other, and to those of others."""
         found = [each.said(said) for each in self.relations if each.guard.kind in RELATIONS]
@@ -207,19 +198,19 @@ def collect_holdings(vm: VM, template: Template, changed: set[int], index: FactI
         if number < last and tracker.part_of is None:
             if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
-            template.holdings.append(Holding(template.number(tracker.source), tracker, tracker.original))
+            template.holdings.append(Holding(template.pattern.number(tracker.source), tracker, tracker.original))
     met = {id(holding.original) for holding in template.holdings}
     for source in found:
         for table in index.glanced.get(source, ())[:1]:
             if id(table) not in met and id(table) not in vm.heap.replayed.objects:
-                template.holdings.append(Holding(template.number(source), None, table))
+                template.holdings.append(Holding(template.pattern.number(source), None, table))
         for original in index.replayed.get(source, ()):
             if id(original) in vm.heap.replayed.objects:
-                template.holdings.append(Holding(template.number(source), None, original))
+                template.holdings.append(Holding(template.pattern.number(source), None, original))
         for key in index.functions.get(source, ()) if type(source) is not DictOf else ():  # its owner is held
             if key not in index.kept:
                 raise Unlike("it reads a value that stands for itself")
-            template.holdings.append(Holding(template.number(source), None, index.kept[key]))
+            template.holdings.append(Holding(template.pattern.number(source), None, index.kept[key]))
 
 
 def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> None:
@@ -231,13 +222,13 @@ def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> 
     for guard in guards.values():
         if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES or guard.kind is Kind.PARTITION:
             raise Unlike("it relies on numbers of tensors, or on which places are one")
-        concerned = template.leads_through(guard.source)
-        related = guard.kind in RELATIONS and template.leads_through(guard.value)
-        place = template.number(guard.source) if concerned else None
+        concerned = guard.source in template.pattern.inside
+        related = guard.kind in RELATIONS and guard.value in template.pattern.inside
+        place = template.pattern.number(guard.source) if concerned else None
         if place is not None and guard.kind not in RELATIONS and starts_at(guard.source, template.source):
             template.pattern.facts.append((guard, place))
         else:
-            template.relations.append(Relation(guard, place, template.number(guard.value) if related else None))
+            template.relations.append(Relation(guard, place, template.pattern.number(guard.value) if related else None))
 
 
 def starts_at(source: Source, root: Source) -> bool:
@@ -257,7 +248,7 @@ def collect_inputs(vm: VM, template: Template) -> None:
             raise Unlike("it makes an input of its own")
         if id(tracker) in places:
             template.inputs.append((places[id(tracker)], each, suffix_of(tracker.source, template.source)))
-        elif template.leads_through(each.source):
+        elif each.source in template.pattern.inside:
             raise Unlike("an input that has no record")
     own = {number for number, _, _ in template.inputs}
     for number, holding in enumerate(template.holdings):

@@ -138,21 +138,12 @@ def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker) -> bool:
     return kept
 
 
-# ---------------------------------------------------------------------- changes
-
-
 def write(vm: VM, fake: FakeTensor, name: str, value: object) -> bool:
     """Assign a bookkeeping attribute; False where `name` is none."""
-    if name == "requires_grad":
-        set_requires_grad(vm, fake, value)
-        return True
-    if name == "grad":
-        _write_grad(vm, fake, value)
-        return True
-    if name == "data":
-        assign_data(vm, fake, value)
-        return True
-    return False
+    writer = {"requires_grad": set_requires_grad, "grad": _write_grad, "data": assign_data}.get(name)
+    if writer is not None:
+        writer(vm, fake, value)
+    return writer is not None
 
 
 def set_requires_grad(vm: VM, fake: Any, value: Any) -> None:
@@ -178,9 +169,8 @@ def set_requires_grad(vm: VM, fake: Any, value: Any) -> None:
     if allowed and tracker is not None and not inference and is_leaf(vm, fake, tracker) and may_be_noted(vm, fake):
         note_flag(vm, fake, value)
         return
-    if allowed:
-        raise Break("SB016", f"requires_grad becomes {value}")
-    vm.native_unhooked(torch.Tensor.requires_grad_, (fake, value))  # raises what eager raises
+    if not allowed:
+        vm.native_unhooked(torch.Tensor.requires_grad_, (fake, value))  # raises what eager raises
     raise Break("SB016", f"requires_grad becomes {value}")
 
 
@@ -303,13 +293,12 @@ def has_views(value: bool) -> Break:
 
 @dataclass(eq=False)
 class DataNote:
-    """A tensor from outside, its node, what gives it its memory, whether autograd may have kept it before, and the
-    nodes that the graph uses in its place."""
+    """A tensor from outside, its node, the owner of its new memory, and the nodes used in its place."""
 
     tensor: Any
     node: fx.Node
     value: Any
-    kept: bool
+    kept: bool  # whether autograd may have kept it before
     in_its_place: list[fx.Node] = field(default_factory=list)
 
 
@@ -343,10 +332,7 @@ def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
 
 
 def owner_of_memory(vm: VM, value: object, apart: bool) -> Any:
-    """A tensor that lies where `value` does now, and stays there: one from outside may be moved later.
-
-    `apart`: one of its own, whose uses in the graph are those of the tensor that gets the memory.
-    """
+    """A tensor on the memory of `value` that stays there; `apart`: another one, used in place of the tensor."""
     note = vm.tensors.data.get(id(value))
     value = value if note is None else note.value
     return vm.torch_attribute(value, "data", torch.Tensor.data) if apart or id(value) in vm.heap.by_standin else value
@@ -395,7 +381,7 @@ def name_of_use(node: fx.Node) -> str:
 
 
 def current_data(vm: VM, fake: FakeTensor, name: str) -> Any:
-    """What to ask for an attribute of a tensor: of one with other memory, the owner of that memory has `data`."""
+    """The tensor to read an attribute of: for `data` of one with other memory, the owner of that memory."""
     note = vm.tensors.data.get(id(fake)) if name == "data" else None
     return fake if note is None else note.value
 

@@ -40,10 +40,7 @@ class Flag:
 
 
 class Memo:
-    """The memo of one deepcopy() of the trace: the outside tensors copied with it, and the copies made here.
-
-    Torch keeps the storages that it has copied in the memo, too, which neither a clone nor a copy in the residual does.
-    """
+    """The memo of one deepcopy(): outside tensors copied with it, copies made here, and storages, as in torch."""
 
     def __init__(self, number: int, key: Any) -> None:
         self.number, self.key = number, key

@@ -54,10 +54,7 @@ def _bound(vm: VM, part: object) -> Any:
 
 
 def _index_tensor(vm: VM, part: Any) -> Any:
-    """x[(i, j), :] for tensors i, j: one index tensor, where torch itself would read the numbers.
-
-    Only beside another index: a list that is the whole index is taken apart by torch, as if it were a tuple.
-    """
+    """x[(i, j), :] for tensors i, j: one index tensor.  Torch takes a list that is the whole index for a tuple."""
     vm.heap.expose(part)
     if part and all(type(item) is FakeTensor and item.dim() == 0 and item.dtype in _INDEX_DTYPES for item in part):
         return vm.torch_call(torch.stack, (list(part),), None)
@@ -117,11 +114,11 @@ def _are_numbers(part: list[Any]) -> bool:
 
 
 def _selected(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The view that the symbolic indices, the slices and None of a key select, and what is left of the key: index
-    tensors, masks, and slices whose bounds only the graph knows.
+    """The view that symbolic indices, slices and None of a key select, and the rest of the key: index tensors, masks,
+    and slices with unbacked bounds.
 
-    Torch goes the same way: from left to right, index tensors at the end. An index that is out of range stays in the
-    key as the number it is: the message is that of indexing, not that of `select`.
+    As torch does: from left to right, index tensors at the end.  An index out of range stays in the key as a number:
+    the message is that of indexing, not that of `select`.
     """
     inside = tuple([_number_if_outside(tensor, parts, place) for place in range(len(parts))])
     if any(new is not old for new, old in zip(inside, parts, strict=True)):  # the message names a dimension
@@ -204,8 +201,7 @@ def _fitted(vm: VM, view: FakeTensor, value: FakeTensor) -> Any:
 
 
 def _normalised(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key with data-dependent slice bounds brought into 0..size and in order: then the length of the slice is
-    their difference, for torch and for compilers that look again, and not a new number each time."""
+    """The key with unbacked slice bounds in 0..size and in order: the length of the slice is then their difference."""
     missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
     found: list[Any] = []
     dim = 0
@@ -263,7 +259,7 @@ def _filled(vm: VM, number: object, kwargs: dict[str, Any]) -> Any:
 
 
 def holds_numbers(data: Any) -> bool:
-    """Whether some number in nested lists is open."""
+    """Whether some number in nested lists is symbolic."""
     return any(type(item) in SYMBOLIC or type(item) in SEQUENCES and holds_numbers(item) for item in data)
 
 

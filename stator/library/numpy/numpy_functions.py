@@ -20,9 +20,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator.breaks import Break, Strategy
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.host.value_kinds import is_a
-from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, own_face, shared_tensor
+from stator.interp.arrays.array_tensors import (
+    SCALAR_METHODS,
+    copied_tensor,
+    new_array,
+    numpy_dtype,
+    own_face,
+    shared_tensor,
+)
 from stator.interp.arrays.native_numpy import is_plain, run_on_arrays, value_behind
-from stator.interp.arrays.torch_forms import SCALAR_METHODS
 from stator.interp.arrays.traced_numpy import concerns, has_form, run_traced
 from stator.interp.frame import Raised
 from stator.interp.objects.items import get_item

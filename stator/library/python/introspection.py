@@ -34,7 +34,7 @@ from stator.interp.frame import UNBOUND, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.interp.objects.assignment import DISCARD, store_on_class
 from stator.interp.objects.attributes import read_instance_dict
-from stator.interp.objects.class_attributes import load_module_attr
+from stator.interp.objects.descriptors import load_module_attr
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.suspend import chain
 from stator.interp.vm import VM

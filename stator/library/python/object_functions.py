@@ -25,9 +25,9 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.numbers import symbolic_numbers
-from stator.interp.objects.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
+from stator.interp.objects.assignment import GiveNone, store_attr, store_generic
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
-from stator.interp.objects.class_attributes import load_type_attr
+from stator.interp.objects.descriptors import load_type_attr
 from stator.interp.objects.operators import call_slot
 from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import refuse, rule, suspending_rule
@@ -116,7 +116,7 @@ def _setattr(vm: VM, cont: Any, obj: Any, name: Any, value: Any, /) -> None:
 @suspending_rule(delattr)
 def _delattr(vm: VM, cont: Any, obj: Any, name: Any, /) -> None:
     require_name(name)
-    delete_attr(vm, obj, name, GiveNone(cont))
+    store_attr(vm, obj, name, MISSING, GiveNone(cont))
 
 
 def _slots(name: str) -> list[Any]:
@@ -152,7 +152,7 @@ def _object_setattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, value: 
 @suspending_rule(*_slots("__delattr__"), type.__delattr__)
 def _object_delattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, /) -> None:
     require_own(vm, callee, obj, name)
-    delete_generic(vm, obj, name, GiveNone(cont))
+    store_generic(vm, obj, name, MISSING, GiveNone(cont))
 
 
 @suspending_rule(type.__getattribute__)

@@ -21,7 +21,7 @@ from stator.interp.frame import UNBOUND, Raised
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr, tensor_class
-from stator.interp.objects.class_attributes import TensorSuper
+from stator.interp.objects.descriptors import TensorSuper
 from stator.interp.objects.object_texts import guard_names
 from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import rule, suspending_rule

@@ -18,11 +18,11 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.flow import constant_result
+from stator.interp.frame import places_from
 from stator.interp.graph_errors import assert_in_graph, promise_number
 from stator.interp.numbers.symbolic_numbers import attempt, item_of
 from stator.interp.objects.items import get_item, set_item
 from stator.interp.rule_registry import rule, suspending_rule
-from stator.interp.tracebacks import places_from
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
 

@@ -157,7 +157,7 @@ def test_what_torch_warns_of_once_is_not_used_up() -> None:
 
 def test_is_noticed_without_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_calls, "WARNING_TYPES", frozenset())
-    monkeypatch.setattr("stator.interp.vm.note_conversion", lambda vm, value: None)
+    monkeypatch.setattr("stator.interp.vm.VM.note_conversion", lambda vm, value: None)
     for name in ("add", "float"):
         fn = PROGRAMS[name]
         assert said_by(stator.compile(fn, backend="eager"), "default", 2) != said_by(fn, "default", 2)
