@@ -164,3 +164,15 @@ def test_locals_are_captured_whole() -> None:
 
     found = stator.compile(kept, backend="eager", fullgraph=True)(torch.ones(2))
     assert found[1:] == kept(torch.ones(2))[1:]
+
+
+def test_equal_texts_and_numbers_stay_two_objects() -> None:
+    def two(x: torch.Tensor) -> Any:
+        text, number = "xyzpdq", 123456789
+        other, another, same = text[:3] + text[3:], int(str(number)), text
+        stator.graph_break()
+        return text is other, number is another, text is same, x + 1
+
+    compiled = stator.compile(two, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2))[:3] == two(torch.ones(2))[:3] == (False, False, True)

@@ -67,6 +67,7 @@ class Rebuilder:
         self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
         self.drawn: dict[Source, str] = {}  # what the residual draws or copies before the graph -> its variable
         self.building: set[int] = set()
+        self.literals: dict[str, Any] = {}  # text -> the constant that it stands for
         self.raised: dict[str, dict[int, dict[str, Any]]] = {}  # of exceptions -> locals of their tracebacks, by number
         self.afterwards: list[str] = []  # statements that follow the write-backs
 
@@ -116,7 +117,9 @@ class Rebuilder:
                 return f"id({self.value(self.vm.identity.ids[value])})"
             if cls is int and value in self.vm.identity.hashes:
                 return f"hash({self.value(self.vm.identity.hashes[value])})"
-            return self.scalar(value)
+            text = self.scalar(value)
+            # Two equal texts or numbers stay two objects; the first one is written out.
+            return text if self.literals.setdefault(text, value) is value else self.writer.held(value)
         if cls is FakeTensor:
             return self.fresh_tensor(value)
         if cls in SYMBOLIC:

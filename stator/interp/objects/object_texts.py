@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.outside_changes import changed_trackers
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import ShadowKind
@@ -71,6 +72,8 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
     if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and (type(args[1]) is not str or args[1]):
         return MISSING
     tracker = vm.heap.by_standin.get(id(args[0]))
+    if tracker is not None and tracker.shape is ShadowKind.OPAQUE and changed_trackers(vm.heap):
+        raise Break("SB006", f"the text of a {type(args[0]).__name__}, which may hold objects that were changed")
     if tracker is None or tracker.shape in (ShadowKind.TENSOR, ShadowKind.OPAQUE):
         return MISSING
     if _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.breaks import Break
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a
 from stator.interp.calls.allowed_calls import C_CALLABLES
@@ -158,6 +159,8 @@ def _methodcaller(vm: VM, cont: Any, caller: Any, obj: Any, /) -> None:
 
 @suspending_rule(functools.partial.__call__)
 def _partial_call(vm: VM, cont: Any, partial: Any, /, *args: Any, **kwargs: Any) -> None:
+    if vm.heap.is_opaque(partial):
+        raise Break("SB005", f"a call of a {type(partial).__name__}, which no guard can read")
     vm.call(partial.func, (*partial.args, *args), merged_keywords(partial, kwargs), cont)
 
 

@@ -120,3 +120,20 @@ def test_a_function_in_an_iterator_is_known_by_its_code(name: str) -> None:
         compiled(torch.ones(2), 2)
         compiled(torch.ones(2), 2)
     assert not [event for event in log if isinstance(event, events.CaptureStarted)]
+
+
+class Partial(functools.partial):  # type: ignore[type-arg]
+    pass
+
+
+@pytest.mark.parametrize("cls", [functools.partial, Partial])
+def test_keywords_of_a_partial_that_are_set_behind_a_break(cls: Any) -> None:
+    def program(x: Any) -> Any:
+        made = cls(dict, a=1)
+        stator.graph_break()
+        made.keywords["b"] = 2
+        return made(c=3), made.keywords, repr(made).partition(", ")[2], x + 1
+
+    compiled = stator.compile(program, backend="eager")
+    for _ in range(2):
+        assert repr(compiled(torch.ones(1))) == repr(program(torch.ones(1)))
