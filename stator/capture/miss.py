@@ -36,9 +36,9 @@ from stator.emit.resume.resume_points import NATIVE_CODES, ResumePoint
 from stator.graph.metadata import propagation
 from stator.graph.state.quiet_logging import loggers_unchanged
 from stator.graph.state.suspended_modes import set_aside
+from stator.host.garbage_collection import collector_paused
 from stator.host.held_signals import held_signals
 from stator.host.own_code import OWN_FOLDER
-from stator.host.paused_collector import collector_paused
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
 from stator.settings import marks, stance

@@ -60,8 +60,8 @@ from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, Place, partition
 from stator.heap.adopt.instances import leaf_sources
 from stator.heap.shared_state import guard_two_names
+from stator.host.garbage_collection import collector_running
 from stator.host.held_signals import signals_let_through
-from stator.host.paused_collector import collector_running
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
 from stator.interp.noted_effects import PolicySet

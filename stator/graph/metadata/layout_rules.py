@@ -140,7 +140,7 @@ def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
 
 
 @rule_of(torch._C._nn.hardswish, F.hardsigmoid, F.hardtanh, F.relu6, F.leaky_relu, F.elu, F.mish, F.softplus)
-def activation(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+def activation(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
     """With numbers that shape it, and not in place."""
     require(not kwargs and all([value is False or type(value) in (int, float) for value in args[1:]]))
     return unary(args[:1], {}, read)
@@ -282,7 +282,7 @@ def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any
 
 
 @rule_of(F.batch_norm)
-def batch_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+def batch_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
     """By running statistics, which it does not change then."""
     require(not kwargs and len(args) == 8 and args[1] is not None and args[2] is not None and args[5] is False)
     require(type(args[6]) is float and type(args[7]) is float)
@@ -323,10 +323,10 @@ def cat(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
 def computed(func: Callable[..., Any]) -> Rule:
     """Results with memory of their own whose layout is that of torch's kernel for tensors without memory."""
 
-    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
         layouts: list[Layout] = []
 
-        def without_memory(value: Any) -> Any:
+        def without_memory(value: object) -> object:
             if type(value) is list or type(value) is tuple:
                 return type(value)([without_memory(part) for part in value])
             if type(value) is not FakeTensor:
@@ -345,7 +345,7 @@ def computed(func: Callable[..., Any]) -> Rule:
                 raise Unsure from None
             require(type(result) is torch.Tensor)
             memory = result.untyped_storage()._cdata
-            require(all([type(each) is not torch.Tensor or each.untyped_storage()._cdata != memory for each in given]))
+            require(all([not isinstance(each, torch.Tensor) or each.untyped_storage()._cdata != memory for each in given]))
             return None, (result.dtype, tuple(result.shape), result.stride(), layouts[0][3], False)
 
     return rule
