@@ -36,6 +36,7 @@ from stator.emit.resume.resume_points import NATIVE_CODES, ResumePoint
 from stator.graph.metadata import propagation
 from stator.graph.state.quiet_logging import loggers_unchanged
 from stator.graph.state.suspended_modes import set_aside
+from stator.host.garbage_collection import collector_paused
 from stator.host.held_signals import held_signals
 from stator.host.own_code import OWN_FOLDER
 from stator.host.replaced_builtins import replaced
@@ -200,7 +201,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
             return _core.RETRY
         _tracing.active, started = True, time.perf_counter()
         try:
-            with held_signals(), loggers_unchanged(), set_aside():
+            with held_signals(), collector_paused(), loggers_unchanged(), set_aside():
                 entry = capture(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left

@@ -60,6 +60,7 @@ from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, Place, partition
 from stator.heap.adopt.instances import leaf_sources
 from stator.heap.shared_state import guard_two_names
+from stator.host.garbage_collection import collector_running
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
@@ -211,7 +212,8 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
                                          f"as it is: {why}"))
-    with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
+    # A backend may trace the graph with proxies, and take long.
+    with signals_let_through(), collector_running(), torch._C._EnableTorchFunction():
         requester = None if done.vm.modes.at_start else site.requester
         try:
             compiled = compile_once(graph, fakes, settings, done.fake_mode, done.grad_at_start, requester)

@@ -139,6 +139,13 @@ def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     return packed(*spread(args[0], read))
 
 
+@rule_of(torch._C._nn.hardswish, F.hardsigmoid, F.hardtanh, F.relu6, F.leaky_relu, F.elu, F.mish, F.softplus)
+def activation(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    """With numbers that shape it, and not in place."""
+    require(not kwargs and all([value is False or type(value) in (int, float) for value in args[1:]]))
+    return unary(args[:1], {}, read)
+
+
 @rule_of(F.gelu)
 def gelu(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(all([name == "approximate" and value in ("none", "tanh") for name, value in kwargs.items()]))
@@ -274,6 +281,17 @@ def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any
     return made(x[0], x[1], x[3])
 
 
+@rule_of(F.batch_norm)
+def batch_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    """By running statistics, which it does not change then."""
+    require(not kwargs and len(args) == 8 and args[1] is not None and args[2] is not None and args[5] is False)
+    require(type(args[6]) is float and type(args[7]) is float)
+    x = dense(args[0], read)
+    require(len(x[1]) >= 2)
+    _weights(x, read, *[(value, x[1][1:2]) for value in args[1:5]])
+    return made(x[0], x[1], x[3])
+
+
 @rule_of(F.embedding)
 def embedding(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 7)
@@ -300,6 +318,48 @@ def cat(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
         require(len(other) == rank and other[:dim] == first[1][:dim] and other[dim + 1:] == first[1][dim + 1:])
         size[dim] += other[dim]
     return made(first[0], tuple(size), first[3])
+
+
+def computed(func: Callable[..., Any]) -> Rule:
+    """Results with memory of their own whose layout is that of torch's kernel for tensors without memory."""
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+        layouts: list[Layout] = []
+
+        def without_memory(value: object) -> object:
+            if type(value) is list or type(value) is tuple:
+                return type(value)([without_memory(part) for part in value])
+            if type(value) is not FakeTensor:
+                return value
+            layouts.append(filled(value, read, _FLOATS))
+            require(same_place(layouts[0], layouts[-1]) and (func is not _EINSUM or 1 not in layouts[-1][1]))
+            return torch.empty_strided(layouts[-1][1], layouts[-1][2], dtype=layouts[-1][0], device="meta")
+
+        require(all([type(value) in _PLAIN for value in kwargs.values()]))
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            given = [without_memory(value) for value in args]
+            require(layouts)
+            try:
+                result = func(*given, **kwargs)
+            except Exception:  # FakeTensor words the error
+                raise Unsure from None
+            require(type(result) is torch.Tensor)
+            memory = result.untyped_storage()._cdata
+            require(all([not isinstance(each, torch.Tensor) or each.untyped_storage()._cdata != memory for each in given]))
+            return None, (result.dtype, tuple(result.shape), result.stride(), layouts[0][3], False)
+
+    return rule
+
+
+_PLAIN = frozenset({int, bool, type(None), torch.dtype})
+_EINSUM = torch.functional.einsum  # which permutes: strides of single elements are then in doubt
+for _function in (operator.matmul, torch.matmul, torch.Tensor.matmul, torch.bmm, torch.Tensor.bmm, torch.addmm,
+                  torch.baddbmm, torch.softmax, torch.Tensor.softmax, F.softmax, torch.mean, torch.Tensor.mean,
+                  torch.sum, torch.Tensor.sum, _EINSUM, F.pad):
+    rule_of(_function)(computed(_function))
+
+
+# ---------------------------------------------------------------------- views
 
 
 def _holds_fake(value: object) -> bool:

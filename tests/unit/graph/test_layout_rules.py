@@ -17,7 +17,7 @@ from stator.graph.metadata.layout_rules import RULES, foresee
 from stator.graph.metadata.propagation import Propagation
 
 Case = tuple[Any, tuple[Any, ...], dict[str, Any]]
-ROUNDS = 60
+ROUNDS = 80
 
 
 def extent(rng: random.Random) -> int:
@@ -120,6 +120,54 @@ def cat(rng: random.Random) -> Case:
     return torch.cat, (parts,) if dim == 0 else (parts, dim), {} if rng.random() < 0.5 or dim else {"dim": 0}
 
 
+def batch_norm(rng: random.Random) -> Case:
+    channels = extent(rng)
+    x = tensor(rng, (extent(rng), channels, *[extent(rng) for _ in range(rng.randrange(4))]))
+    weights = [tensor(rng, (channels,)) if rng.random() < 0.9 else None for _ in range(4)]
+    return F.batch_norm, (x, *weights, rng.random() < 0.1, 0.1, 1e-5), {}
+
+
+def product(function: Any) -> Callable[[random.Random], Case]:
+    def make(rng: random.Random) -> Case:
+        n, m, k = extent(rng), extent(rng), extent(rng)
+        batch = tuple(extent(rng) for _ in range({"bmm": 1, "baddbmm": 1, "addmm": 0}.get(function.__name__, rng.randrange(3))))
+        other = batch if rng.random() < 0.8 or function.__name__ != "matmul" else tuple(1 for _ in batch)
+        pair = tensor(rng, (*batch, n, k)), tensor(rng, (*other, k, m))
+        if rng.random() < 0.2 and function.__name__ == "matmul":
+            pair = rng.choice(((pair[0], tensor(rng, (k,))), (tensor(rng, (k,)), pair[1])))
+        added = {"addmm": ((m,), (n, m), (1, m)), "baddbmm": ((*batch, n, m), (1, m))}.get(function.__name__)
+        return function, (*([tensor(rng, rng.choice(added))] if added else []), *pair), {}
+
+    return make
+
+
+def einsum(rng: random.Random) -> Case:
+    sizes = {letter: rng.choice((1, 2, 3, 4)) for letter in "abcdef"}
+    text = rng.choice(("abc,cde->abde", "bhwc,hkc->bhwk", "abcd,abed->abce", "ab,bc->ac", "ab,ab->a", "abc->cab", "ab->",
+                       "a,b->ab", "abcd,cd->ba"))
+    for letter in set(text) - set(",->"):
+        sizes.setdefault(letter, rng.choice((1, 2, 3, 4)))
+    operands = [tensor(rng, tuple(sizes[letter] for letter in part)) for part in text.partition("->")[0].split(",")]
+    return torch.functional.einsum, (text, *operands), {}
+
+
+def reduction(function: Any) -> Callable[[random.Random], Case]:
+    def make(rng: random.Random) -> Case:
+        x = tensor(rng, tuple(extent(rng) for _ in range(rng.randrange(1, 5))))
+        args, kwargs = rng.choice((((-1,), {}), ((), {"dim": 0}), ((0,), {"dtype": torch.float64})))
+        if "softmax" not in function.__name__ and rng.random() < 0.6:
+            args, kwargs = rng.choice(((([0, -1],), {"keepdim": True}), ((), {}), ((0, True), {}), ((-1,), {"keepdim": True})))
+        return function, (x, *args), kwargs
+
+    return make
+
+
+def pad(rng: random.Random) -> Case:
+    x = tensor(rng, tuple(extent(rng) for _ in range(rng.randrange(1, 5))))
+    widths = [rng.choice((0, 1, 2)) for _ in range(2 * rng.randrange(1, x.dim() + 1))]
+    return F.pad, (x, widths, *rng.choice(((), ("constant", 0.0), ("constant", 1)))), {}
+
+
 def view(function: Any, *choices: tuple[Any, ...]) -> Callable[[random.Random], Case]:
     def make(rng: random.Random) -> Case:
         size = rng.choice(((2, 6), (4, 3, 2), (2, 1, 4), (1, 5), (3, 4, 2, 2)))
@@ -143,6 +191,7 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
 _SPECIAL: dict[int, Callable[[random.Random], Case]] = {
     id(F.linear): linear, id(torch.conv1d): convolution, id(torch.conv2d): convolution, id(torch.conv3d): convolution,
     id(F.layer_norm): layer_norm, id(F.group_norm): group_norm, id(F.embedding): embedding, id(torch.cat): cat,
+    id(F.batch_norm): batch_norm, id(torch.functional.einsum): einsum, id(F.pad): pad,
     id(F.gelu): lambda rng: (F.gelu, (tensor(rng),), rng.choice(({}, {"approximate": "tanh"})))}
 _BINARY = ("add", "sub", "mul", "truediv", "div", "eq", "ne", "lt", "le", "gt", "ge", "pow", "and_", "or_")
 
@@ -155,6 +204,12 @@ def maker(function: Any) -> Callable[[random.Random], Case]:
         return view(function, *_ARGUMENTS[name])
     if name == "pow":
         return lambda rng: (function, (tensor(rng), rng.choice((2, 0.5, -1, tensor(rng, (1,))))), {})
+    if name in ("matmul", "bmm", "addmm", "baddbmm"):
+        return product(function)
+    if name in ("softmax", "mean", "sum"):
+        return reduction(function)
+    if name in ("hardtanh", "leaky_relu", "elu", "softplus"):
+        return lambda rng: (function, (tensor(rng), *rng.choice(((), (0.5,), (0.25, 6.0)[:1 + (name == "hardtanh")]))), {})
     if name in _BINARY:
         return binary(function, torch.bool if name in ("and_", "or_") else torch.float32)
     return unary(function)
