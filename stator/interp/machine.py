@@ -146,6 +146,12 @@ class Machine(Mechanisms):
         heap.services.run_native = self.native
 
     @property
+    def running(self) -> Frame:
+        """The frame that is interpreted now."""
+        assert self.frame is not None
+        return self.frame
+
+    @property
     def torch_state(self) -> TorchState:
         return self.recorder.torch_state
 

@@ -213,6 +213,11 @@ def _weights(first: Layout, read: Read, *values: tuple[Any, tuple[int, ...]]) ->
             require(same_place(first, layout) and layout[1] == size)
 
 
+def _options(args: tuple[Any, ...], *defaults: object) -> tuple[Any, ...]:
+    """The arguments behind the second one, and defaults for those not given."""
+    return args[2:] + defaults[len(args) - 2:]
+
+
 @rule_of(F.linear)
 def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and len(args) in (2, 3))
@@ -237,8 +242,7 @@ def convolution(count: int) -> Rule:
         require(not kwargs and 2 <= len(args) <= 7)
         x, weight = dense(args[0], read), dense(args[1], read)
         require(same_place(x, weight) and {len(x[1]), len(weight[1])} == {count + 2})
-        defaults: tuple[Any, ...] = (None, 1, 0, 1, 1)
-        bias, stride, padding, dilation, groups = args[2:] + defaults[len(args) - 2:]
+        bias, stride, padding, dilation, groups = _options(args, None, 1, 0, 1, 1)
         require(type(groups) is int and groups >= 1)
         _weights(x, read, (bias, weight[1][:1]))
         require(weight[1][1] * groups == x[1][1] and not weight[1][0] % groups)
@@ -264,7 +268,7 @@ for _count, _function in enumerate((torch.conv1d, torch.conv2d, torch.conv3d), 1
 def layer_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) in (tuple, list))
     x, _ = spread(args[0], read)
-    weight, bias, eps, tail = [*args[2:], *(None, None, 1e-5)[len(args) - 2:], tuple(args[1])]
+    (weight, bias, eps), tail = _options(args, None, None, 1e-5), tuple(args[1])
     require(tail and x[1][-len(tail):] == tail and type(eps) is float)
     _weights(x, read, (weight, tail), (bias, tail))
     return made(x[0], x[1], x[3])
@@ -274,7 +278,7 @@ def layer_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any
 def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) is int and args[1] >= 1)
     x = dense(args[0], read)
-    weight, bias, eps = [*args[2:], *(None, None, 1e-5)[len(args) - 2:]]
+    weight, bias, eps = _options(args, None, None, 1e-5)
     # Too few values in a group are an error.
     require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1])
     _weights(x, read, (weight, x[1][1:2]), (bias, x[1][1:2]))
@@ -296,7 +300,7 @@ def batch_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> obj
 def embedding(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 7)
     index, weight = dense(args[0], read, frozenset({torch.int64, torch.int32})), dense(args[1], read)
-    padding, largest, _, by_frequency, sparse = [*args[2:], *(None, None, 2.0, False, False)[len(args) - 2:]]
+    padding, largest, _, by_frequency, sparse = _options(args, None, None, 2.0, False, False)
     require(index[3] == weight[3] and len(weight[1]) == 2)
     require(largest is None and by_frequency is False and sparse is False)
     require(padding is None or type(padding) is int and 0 <= padding < weight[1][0])

@@ -105,7 +105,7 @@ def behind_autograd(vm: VM, code: str, detail: str) -> Break:
     return Break(code, detail, turn_off=Strategy.COMPILER)
 
 
-def is_leaf(vm: VM, fake: Any, tracker: VariableTracker) -> bool:
+def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     with torch._C.DisableTorchFunction():
         if tracker is None:
             return fake.is_leaf

@@ -90,7 +90,7 @@ def _run_dispatched(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any
         return vm.give(run_traced(vm, callee, args, kwargs), cont)
     if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
         return vm.give(run_on_arrays(vm, callee, args, kwargs), cont)
-    vm.push(vm.frame_for(implementation_of(callee), args, kwargs), cont)
+    vm.push(vm.frame_for(getattr(callee, "_implementation", callee), args, kwargs), cont)
 
 
 rule(*[each for each in _MAKERS if implementation_of(each) is None])(_run)

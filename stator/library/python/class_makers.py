@@ -40,7 +40,7 @@ def _namedtuple(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
     if kwargs.get("module") is None:
-        kwargs["module"] = vm.frame.scope.read("__name__")
+        kwargs["module"] = vm.running.scope.read("__name__")
     return note_class(vm, vm.native_unhooked(collections.namedtuple, args, kwargs))
 
 
@@ -55,7 +55,7 @@ def _process_class(vm: VM, callee: Any, cls: Any, *args: Any, **kwargs: Any) -> 
 @rule(_thread.get_ident)
 def _get_ident(vm: VM) -> int:
     """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
-    if vm.frame.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
+    if vm.running.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
         raise Break("SB013", "_thread.get_ident")
     return _thread.get_ident()
 
@@ -116,7 +116,7 @@ def _make_type_parameter(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> A
 @rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
 def _has_generic_origin(vm: VM) -> bool:
     """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
-    frame = vm.frame.caller()
+    frame = vm.running.caller()
     if frame is None or frame.scope is None or frame.scope.namespace.get("__name__") != "typing":
         return False
     names = frame.unit.local_names

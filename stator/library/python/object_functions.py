@@ -172,7 +172,7 @@ def _vars(vm: VM, cont: Any, obj: Any = MISSING, /) -> None:
 def _locals(vm: VM) -> Any:
     if Strategy.KEPT_LOCALS in vm.turned_off:
         raise Break("SB020", f"{Strategy.KEPT_LOCALS} over a break", whole_frame=True)
-    return names_in(vm.frame)
+    return names_in(vm.running)
 
 
 def names_in(frame: Frame) -> Any:
@@ -216,7 +216,7 @@ refuse(compile, code="SB001", detail="builtins.compile: runs or makes code that 
 @rule(dir)
 def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
     if obj is MISSING:
-        return sorted(names_in(vm.frame))
+        return sorted(names_in(vm.running))
     tracker = vm.heap.tracker_of(obj)
     if tracker is not None:
         if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):

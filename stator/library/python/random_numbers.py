@@ -58,7 +58,7 @@ def known_stream(vm: VM, stream: object) -> Any:
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
     """A method of a stream that is known."""
     if type(known) is random.Random:
-        if type(function) is type(random.Random.seed):
+        if isinstance(function, types.FunctionType):
             return vm.push(vm.frame_for(function, (known, *args), kwargs), cont)
         return vm.give(vm.native_unhooked(function, (known, *specialise_deep(vm, args)), kwargs), cont)
     if function.__name__ == "shuffle" and type(args[0]) is not numpy.ndarray:
@@ -215,8 +215,8 @@ def shuffled(stream: Any, values: list[Any]) -> list[Any]:
 
 def drawn_list(vm: VM, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
     """A list of numbers that the residual draws together."""
-    place = Drawn(len(vm.residual.draws), function.__name__)
-    parts = tuple(Drawn((place.index, number), function.__name__) for number in range(len(example)))
+    name, index = function.__name__, len(vm.residual.draws)
+    place, parts = Drawn(index, name), tuple(Drawn((index, number), name) for number in range(len(example)))
     vm.residual.draws.append(Draw(function, stream, values, tuple(named.items()), place, parts))
     return [vm.recorder.add_drawn(type(bounds[0]), part, bounds) for part in parts]
 

@@ -264,7 +264,7 @@ def _super(vm: VM, /, *args: Any) -> Any:
         return super_of(vm, *args)
     if args:
         return vm.native_unhooked(super, args)
-    frame = vm.frame
+    frame = vm.running
     code = frame.code
     if not code.co_argcount and not code.co_posonlyargcount and "self" not in frame.unit.local_names[:1]:
         if not frame.locals or not code.co_varnames or code.co_varnames[0] not in (".0",):

@@ -32,7 +32,7 @@ BACKWARD = "a backward pass inside captured code"
       unasked=True)
 def _is_compiling(vm: VM) -> bool:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
-    optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
+    optimiser = vm.running.scope.namespace.get("__name__", "").startswith("torch.optim")
     shown = Strategy.COMPILING_SHOWN not in vm.turned_off and not optimiser
     vm.policy.compiling_shown = vm.policy.compiling_shown or shown
     return shown

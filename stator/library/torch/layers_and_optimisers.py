@@ -125,7 +125,7 @@ def _group_tensors(vm: VM, tensors: Any, /, *args: Any, **kwargs: Any) -> Any:
 @rule(torch._foreach_addcdiv_, torch._foreach_addcdiv, torch._foreach_addcmul_, torch._foreach_addcmul)
 def _with_numbers(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A tensor of scalars must be on the CPU, where its values are read one by one."""
-    scalars = args[3] if len(args) > 3 else kwargs.get("scalars")
+    scalars: Any = args[3] if len(args) > 3 else kwargs.get("scalars")
     if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":
         parts = vm.torch_call(torch.Tensor.unbind, (scalars,), None)
         numbers = [vm.torch_call(torch.Tensor.item, (part,), None) for part in parts]

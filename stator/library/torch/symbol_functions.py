@@ -113,7 +113,7 @@ def _nested_items(vm: VM, tensor: Any) -> Any:
 
 @rule(torch.narrow, torch.Tensor.narrow)
 def _narrow(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    start = args[2] if len(args) > 2 else kwargs.get("start")
+    start: Any = args[2] if len(args) > 2 else kwargs.get("start")
     if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
         args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
         kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}

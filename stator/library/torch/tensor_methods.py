@@ -277,7 +277,7 @@ def _deepcopy_parameter(vm: VM, self: Any, memo: Any) -> Any:
 def require_deepcopy(vm: VM) -> None:
     """copy.deepcopy itself asks: it has looked into the memo, and adds the copy."""
     vm.recorder.refuse_tangents("copy.deepcopy of a tensor")
-    if vm.frame.code is not copy.deepcopy.__code__:
+    if vm.running.code is not copy.deepcopy.__code__:
         raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
 
 
