@@ -16,6 +16,7 @@ import torch
 from torch._functorch import config as functorch_config
 from torch._guards import TracingContext
 
+from stator.backends.generations import records_cuda_graphs
 from stator.backends.inner_calls import keep_pass, keeps_passes
 from stator.backends.saved_values import partitioner_of_marks
 from stator.errors import OptionTypeError, OptionValueError
@@ -29,8 +30,13 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                      settings: Settings ) -> Callable[..., Any]:
     """Compile the graph with Inductor."""
     module = importlib.import_module("torch._inductor.compile_fx")
+    utils = importlib.import_module("torch._inductor.utils")
+    passes: Any = keeps_passes()
+    records = passes is not None and records_cuda_graphs(settings)
 
     def compile_pass(graph: torch.fx.GraphModule, given: Sequence[Any], **keywords: Any) -> Any:
+        if records and utils.get_first_incompatible_cudagraph_node(graph) is not None:
+            passes.unrecordable = True
         kind = "backward" if keywords.get("is_backward") else "inference" if keywords.get("is_inference") else "forward"
         return keep_pass(kind, len(given), module.compile_fx_inner(graph, given, **keywords))
 
@@ -39,7 +45,10 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
         if settings.starts_eagerly:  # another process compiles the backward pass, too
             around.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
         inner = {}
-        if keeps_passes():
+        if passes is not None:
+            if records:  # over all pieces, if every one of them allows it
+                patches["triton.cudagraphs"] = False
+                around.enter_context(functorch_config.patch(enable_autograd_cache=False))
             around.enter_context(loaded_passes_kept())
             inner["inner_compile"] = compile_pass
         return module.compile_fx(  # type: ignore[no-any-return]

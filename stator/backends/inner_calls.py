@@ -21,6 +21,7 @@ class Passes:
 
     found: dict[str, tuple[int, Boxed]] = field(default_factory=dict)
     doubled: bool = False  # a graph was compiled in several parts
+    unrecordable: bool = False  # a CUDA graph cannot hold one of them
 
     def keep(self, kind: str, inputs: int, function: Any) -> None:
         self.doubled = self.doubled or kind in self.found
@@ -49,5 +50,5 @@ def keep_pass(kind: str, inputs: int, function: Any) -> Any:
     return function
 
 
-def keeps_passes() -> bool:
-    return _wanted.get() is not None
+def keeps_passes() -> Passes | None:
+    return _wanted.get()

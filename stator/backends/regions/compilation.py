@@ -13,12 +13,14 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
+from stator.backends.generations import records_cuda_graphs
 from stator.backends.graph_key import Key
 from stator.backends.inner_calls import passes_kept
 from stator.backends.pieces import torch_set_to
-from stator.backends.regions.direct_calls import Direct, direct_passes, join_directly
+from stator.backends.regions.cuda_graphs import recorder_of
+from stator.backends.regions.direct_calls import Direct, direct_passes, join_directly, unrecorded
 from stator.backends.regions.extraction import Piece, module_of
-from stator.backends.regions.flow import Flow
+from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.plan import plan_regions
 from stator.backends.regions.stitching import stitch
 from stator.graph.state.torch_state import GRAD_MODE
@@ -35,6 +37,7 @@ def compile_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Setting
     `finish()` gives what is to be made of a function that is one node of autograd.
     """
     plan = plan_regions(gm, inputs, settings, mode, grad_enabled)
+    record = recorder_of(plan.flow) if records_cuda_graphs(settings) else unrecorded
     compiled: dict[Key, tuple[Any, Any]] = {}
     uses = Counter([piece.key for piece in plan.pieces])
     seconds: dict[Key, float] = {}
@@ -49,7 +52,9 @@ def compile_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Setting
     events.emit(events.GraphCut(tuple([(len(plan.unique[key].nodes), uses[key]) for key in compiled]),
                                 tuple(seconds.values()), tuple([plan.unique[key].name for key in compiled]),
                                 plan.refused))
-    joined = join_directly(plan.flow, plan.steps)
+    joined = join_directly(plan.flow, plan.steps, record)
+    if joined is None and record is not unrecorded:
+        raise Whole("a CUDA graph cannot hold its pieces")
     return stitch(plan.flow, plan.steps) if joined is None else finish()(joined)
 
 

@@ -10,6 +10,7 @@ Gradients are added in the order in which autograd would: that of the piece behi
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,12 @@ from stator.backends.inner_calls import Boxed, Passes
 from stator.backends.regions.extraction import Piece, wants_grad
 from stator.backends.regions.flow import Flow
 from stator.backends.regions.stitching import stitch
+
+Record = Callable[[str, Boxed], Boxed]
+
+
+def unrecorded(kind: str, run: Boxed) -> Boxed:
+    return run
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Direct:
 
 def direct_passes(passes: Passes, meta: Any, inputs: int) -> Direct | None:
     """None where AOTAutograd does more than to call the passes."""
-    if passes.doubled or meta is None or has_work_around(meta) or any(
+    if passes.doubled or passes.unrecordable or meta is None or has_work_around(meta) or any(
             count != inputs for kind, (count, _) in passes.found.items() if kind != "backward"):
         return None
     if "inference" in passes.found:
@@ -65,34 +72,36 @@ def has_work_around(meta: Any) -> bool:
         or any(info.mutates_data or info.mutates_metadata for info in meta.input_info)
 
 
-def join_directly(flow: Flow, steps: list[Piece | fx.Node]) -> Callable[..., Any] | None:
-    """None where some piece needs AOTAutograd's own code."""
+def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unrecorded) -> Callable[..., Any] | None:
+    """None where some piece needs AOTAutograd's own code; `record` gets each function over all pieces."""
     pieces = [step for step in steps if isinstance(step, Piece)]
     if any(piece.direct is None for piece in pieces) or len(pieces) != len(steps):
         return None
     autocast = torch._C._DisableAutocast if torch._C._is_any_autocast_enabled() else contextlib.nullcontext
+    results = flow.output.args[0]
+    plain = isinstance(results, (tuple, list)) and all(isinstance(node, fx.Node) for node in results) \
+        and not any(node.op == "placeholder" for node in results) and len(set(results)) == len(results)
     if any(piece.direct.backward is not None for piece in pieces):
-        return with_backward(flow, pieces, autocast)
-
+        return with_backward(flow, pieces, list(results), autocast, record) if plain else None
+    if record is not unrecorded and not plain:
+        return None
     stitched = stitch(flow, steps, directly=True)
+    if record is not unrecorded:
+        recorded = record("inference", lambda args: stitched(*args))
 
     def run(*args: Any) -> Any:
         with torch.no_grad(), autocast():
-            return stitched(*args)
+            return stitched(*args) if record is unrecorded else recorded(list(args))
 
     return run
 
 
-def with_backward(flow: Flow, pieces: list[Piece], autocast: Callable[[], Any]) -> Callable[..., Any] | None:
+def with_backward(flow: Flow, pieces: list[Piece], results: list[fx.Node], autocast: Callable[[], Any],
+                  record: Record) -> Callable[..., Any]:
     numbered = {node: number for number, node in enumerate(flow.inputs)}
     for piece in pieces:
         for node in piece.outputs:
             numbered[node] = len(numbered)
-    results = flow.output.args[0]
-    if not isinstance(results, (tuple, list)) or not all(isinstance(node, fx.Node) for node in results):
-        return None
-    if any(node.op == "placeholder" for node in results) or len(set(results)) != len(results):
-        return None
     returned = [numbered[node] for node in results]
     unused = [number for number, node in enumerate(results) if not wants_grad(flow.value(node))]
     last = {numbered[node]: number for number, piece in enumerate(pieces) for node in piece.inputs}
@@ -101,58 +110,72 @@ def with_backward(flow: Flow, pieces: list[Piece], autocast: Callable[[], Any]) 
               if node.op != "placeholder" and last[numbered[node]] == number and node not in results])
             for number, piece in enumerate(pieces)]
     backwards = [(direct, given, made) for direct, given, made, _ in plan]
-    passes = [piece.direct.backward for piece in pieces if piece.direct.backward is not None]
-    around = contextlib.nullcontext if all(getattr(each, "keeps_autocast", False) for each in passes) else autocast
     count, inputs = len(numbered), len(flow.inputs)
+    saved_by: list[int] = []  # how many tensors each piece saves, the same in every call
+
+    def run_forward(args: list[Any]) -> list[Any]:
+        """The results, and behind them what is saved."""
+        values = [*args, *[None] * (count - inputs)]
+        saved: list[Any] = []
+        counts = []
+        for direct, given, made, gone in plan:
+            out = direct.forward([values[number] for number in given])
+            for place, number in enumerate(made):
+                values[number] = out[place]
+            kept = out[direct.outputs:] if direct.backward is not None else ()
+            counts.append(len(kept))
+            saved += kept
+            for number in gone:
+                values[number] = None
+        saved_by[:] = counts
+        return [*[values[number] for number in returned], *saved]
+
+    def run_backward(wanted: tuple[int, ...], given: list[Any]) -> list[Any]:
+        """`given`: what was saved, and the gradients of the results `wanted`; it is emptied on the way."""
+        sums: list[Any] = [None] * count
+        for number in reversed(wanted):
+            sums[number] = given.pop()
+        for (direct, taken, made), length in zip(reversed(backwards), reversed(saved_by), strict=True):
+            kept = given[len(given) - length:]
+            del given[len(given) - length:]
+            if direct.backward is None or all(sums[made[place]] is None for place in direct.differentiable):
+                continue
+            for place, (size, stride) in zip(direct.differentiable, direct.tangents, strict=True):
+                kept.append(laid_out(sums[made[place]], size, stride, pieces_dtype[made[place]]))
+                sums[made[place]] = None
+            for number, grad in zip(taken, direct.backward(kept), strict=True):
+                if grad is not None:
+                    known = sums[number]
+                    sums[number] = grad if known is None else known + grad
+        return sums[:inputs]
+
+    forward_pass = record("forward", run_forward)
+    backward_passes: dict[tuple[int, ...], Boxed] = {}
 
     class Pieces(torch.autograd.Function):
         _aot_id = -1  # what `double_backward` knows compiled nodes by
 
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
-            values = [*args, *[None] * (count - inputs)]
-            saved: list[Any] = []
-            counts = []
             with autocast():
-                for direct, given, made, gone in plan:
-                    out = direct.forward([values[number] for number in given])
-                    for place, number in enumerate(made):
-                        values[number] = out[place]
-                    kept = out[direct.outputs:] if direct.backward is not None else ()
-                    counts.append(len(kept))
-                    saved += [each.detach() if each._is_view() else each for each in kept]
-                    for number in gone:
-                        values[number] = None
-            ctx.save_for_backward(*saved)
-            ctx.counts = counts
+                made = forward_pass(list(args))
+            out = tuple(made[:len(returned)])
+            ctx.save_for_backward(*[each.detach() if each._is_view() else each for each in made[len(returned):]])
             ctx.set_materialize_grads(False)
-            out = tuple([values[number] for number in returned])
             ctx.mark_non_differentiable(*[out[number] for number in unused if isinstance(out[number], torch.Tensor)])
             return out
 
         @staticmethod
         @once_differentiable
         def backward(ctx: Any, *grads: Any) -> Any:
-            saved = list(ctx.saved_tensors)
+            wanted = tuple([number for number, grad in zip(returned, grads, strict=True) if grad is not None])
+            if wanted not in backward_passes:
+                backward_passes[wanted] = record("backward", functools.partial(run_backward, wanted))
+            given = [*ctx.saved_tensors, *[grad for grad in grads if grad is not None]]
             ctx.maybe_clear_saved_tensors()
-            sums: list[Any] = [None] * count
-            for number, grad in zip(returned, grads, strict=True):
-                sums[number] = grad
             del grads
-            with around():
-                for (direct, given, made), length in zip(reversed(backwards), reversed(ctx.counts), strict=True):
-                    kept = saved[len(saved) - length:]
-                    del saved[len(saved) - length:]
-                    if direct.backward is None or all(sums[made[place]] is None for place in direct.differentiable):
-                        continue
-                    for place, (size, stride) in zip(direct.differentiable, direct.tangents, strict=True):
-                        kept.append(laid_out(sums[made[place]], size, stride, pieces_dtype[made[place]]))
-                        sums[made[place]] = None
-                    for number, grad in zip(given, direct.backward(kept), strict=True):
-                        if grad is not None:
-                            known = sums[number]
-                            sums[number] = grad if known is None else known + grad
-            return tuple(sums[:inputs])
+            with autocast():
+                return tuple(backward_passes[wanted](given))
 
     pieces_dtype = {numbered[node]: (value.dtype, value.device) for piece in pieces for node in piece.outputs
                     if isinstance(value := flow.value(node), torch.Tensor)}

@@ -32,6 +32,7 @@ from stator.settings.options import Settings
 LEAST_REPEATS = 4
 LEAST_PERIOD = 8  # nodes
 LEAST_SAVING = 64  # nodes
+RECORDED = False  # whether layers that are found are pieces under CUDA graphs: named calls are
 WITH_A_COMPILER = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 
@@ -58,7 +59,7 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
         raise Whole("")
     if type(settings.regions) is tuple and not marked:
         raise Whole("it calls no module that options['regions'] names")
-    if records_cuda_graphs(settings):
+    if records_cuda_graphs(settings) and not RECORDED and type(settings.regions) is not tuple:
         raise Whole("CUDA graphs are recorded over a whole graph")
     if gm.meta.get(WRITTEN_AROUND):
         raise Whole("other pieces write to its inputs")
