@@ -11,8 +11,6 @@ from typing import Any
 from stator.host.value_kinds import is_a
 
 _LITERALS = (int, bool, str, bytes, type(None), type(...))
-
-
 _NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.ModuleType,
                     types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType})
 _name_of_class = type.__dict__["__name__"].__get__

@@ -83,7 +83,11 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
         case Pinned(obj=obj):
             return obj
         case CallOf(fn=fn, args=args):
-            return _call(fn.obj, [evaluate(arg, bound_args) for arg in args], source)
+            arguments = [evaluate(arg, bound_args) for arg in args]
+            try:
+                return fn.obj(*arguments)
+            except Exception as error:
+                raise Unreadable(source.text()) from error
     assert source.base is not None, source
     return _step(source, _named(evaluate(source.base, bound_args)))
 
@@ -137,13 +141,6 @@ def _changed_relation(guard: Guard, bound_args: Sequence[Any]) -> tuple[str, str
         return guard.value.difference(values) or (guard.text(), "otherwise")
     except NoAddress as error:
         return guard.text(), str(error)
-
-
-def _call(fn: Callable[..., Any], arguments: list[Any], source: Source) -> Any:
-    try:
-        return fn(*arguments)
-    except Exception as error:
-        raise Unreadable(source.text()) from error
 
 
 def _step(source: Source, base: object) -> Any:

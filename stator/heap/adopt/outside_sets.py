@@ -37,9 +37,6 @@ _CHANGING = _STEPS | {
 }
 
 
-# What does not depend on the order of a set.
-
-
 class SetTable:
     """Layout of the table behind a stand-in, and the operations of the program on it."""
 
