@@ -120,7 +120,7 @@ class Break(BaseException):
 
     @property
     def cause(self) -> str:
-        """What happened here if that is known, else what the code means in general."""
+        """The detail of this break, else the general cause of its code."""
         return self.detail or REGISTRY[self.code].cause
 
     def as_unsupported(self) -> Unsupported:

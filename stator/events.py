@@ -245,10 +245,7 @@ def listening() -> bool:
 
 
 def emit(event: Event) -> None:
-    """Hand an event to every listener.
-
-    A listener that fails must not change what the program computes, so its exception becomes a warning.
-    """
+    """Hand an event to every listener; the exception of a listener becomes a warning."""
     for listener in _listeners:
         try:
             listener(event)

@@ -87,7 +87,7 @@ class Describer:
             "grad mode": str(torch.is_grad_enabled())})
 
     def describe(self, value: Any, path: str) -> None:
-        """What is at a path: a constant, something met before, or something new."""
+        """Describe the value at a path: a constant, an object met before, or a new one."""
         if type(value) in CONSTANT_TYPES:
             self.outcome.texts[path] = f"{type(value).__name__} {value!r}"
         elif id(value) in self.met:

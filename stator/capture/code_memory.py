@@ -108,17 +108,10 @@ def _places(site: CallSite, bound: tuple[object, ...]) -> dict[Source, Source]:
         found[Pinned(fn)] = place
         for number, cell in enumerate(fn.__closure__ or ()):
             found[Pinned(cell)] = inner = Index(Attr(place, "__closure__"), number)
-            held = cell_contents(cell)
+            held = None if cell == types.CellType() else cell.cell_contents
             if type(held) is types.FunctionType and depth < _NESTING and Pinned(held) not in found:
                 waiting.append((held, CellOf(inner), depth + 1))
     return found
-
-
-def cell_contents(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
 
 
 def _moved(source: Source, places: dict[Source, Source], arguments: int) -> Source | None:

@@ -7,9 +7,10 @@ state_dict and mode are the original's own, under the original's names, and whos
 from __future__ import annotations
 
 import copy
+import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,10 @@ OWN_ATTRIBUTES = frozenset(
 _TORCHS = "torch._dynamo.eval_frame"
 _installed: list[bool] = []  # not empty: torch.compile is Stator's
 _seen_as: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
+
+
+def _forwarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *args: function(self._orig_mod, *args)
 
 
 class CompiledModule(torch.nn.Module):
@@ -89,27 +94,13 @@ class CompiledModule(torch.nn.Module):
         return f"Compiled{self._orig_mod!r}"
 
     # Python looks these up on the type; containers of modules define them.
-    def __len__(self) -> int:
-        return len(self._orig_mod)  # type: ignore[arg-type]
-
-    def __bool__(self) -> bool:
-        # Without this, __len__ would make modules that have none raise in `if module:`.
-        return bool(self._orig_mod)
-
-    def __getitem__(self, key: object) -> Any:
-        return self._orig_mod[key]  # type: ignore[index]
-
-    def __setitem__(self, key: object, value: object) -> None:
-        self._orig_mod[key] = value  # type: ignore[index]
-
-    def __delitem__(self, key: object) -> None:
-        del self._orig_mod[key]  # type: ignore[attr-defined]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._orig_mod)  # type: ignore[call-overload,no-any-return]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._orig_mod  # type: ignore[operator]
+    __len__ = _forwarded(len)
+    __bool__ = _forwarded(bool)  # without it, __len__ would make modules that have none raise in `if module:`
+    __getitem__ = _forwarded(operator.getitem)
+    __setitem__ = _forwarded(operator.setitem)
+    __delitem__ = _forwarded(operator.delitem)
+    __iter__ = _forwarded(iter)
+    __contains__ = _forwarded(operator.contains)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
         copied, settings = copy.deepcopy(self._orig_mod, memo), self._stator_settings

@@ -1,1 +1,1 @@
-"""What is run from a shell."""
+"""Shell commands."""

@@ -45,7 +45,7 @@ def build() -> tuple[torch.nn.Module, torch.Tensor]:
 
 
 class DemoFailed(Exception):
-    """What the demo was to show is not there; the text says what."""
+    """Something that the demo shows is missing; the text names it."""
 
 
 def implementations() -> Implementations:

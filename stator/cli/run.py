@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> None:
 
 
 def report(log: list[events.Event]) -> None:
-    """What was captured, and what broke, one line each."""
+    """Print captures and breaks, one line each."""
     captured = [event for event in log if isinstance(event, events.CaptureFinished)]
     nodes = sum(event.graph_nodes for event in captured)
     seconds = sum(event.seconds for event in captured)

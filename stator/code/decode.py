@@ -30,7 +30,7 @@ class MalformedCode(Exception):
 
 
 class _Body(NamedTuple):
-    """What is remembered about a code object; it must not refer to the code object itself."""
+    """Decoded parts of a code object, without a reference to the code object itself."""
 
     code: weakref.ref[CodeType]
     instructions: list[Instruction]

@@ -27,7 +27,7 @@ _SUSPENDS: frozenset[str] = ALL_OPNAMES & {"YIELD_VALUE", "RETURN_GENERATOR", "S
 
 @dataclass(frozen=True)
 class Region:
-    """What lies between a branch and the place where its ways meet."""
+    """Instructions between a branch and the place where its ways meet."""
 
     join: int  # the index of the instruction where they meet, or EXIT
     loops: bool  # whether one of the ways comes back to the branch itself

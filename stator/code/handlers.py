@@ -77,7 +77,7 @@ def _around(unit: CodeUnit, index: int) -> list[Catcher]:
 
 
 def _read(unit: CodeUnit, entry: ExceptionEntry) -> tuple[list[Catcher], int | None]:
-    """What one handler may end, and where it raises again what it does not."""
+    """Exceptions that one handler may end, and where it raises the others again."""
     body, first = unit.instructions, entry.target
     own = raised_again(unit, entry)
     if own is not None:
@@ -148,7 +148,7 @@ def _below(places: Positions, depth: int) -> Positions:
 
 
 def _after(opname: str, arg: int, places: Positions, depth: int) -> Positions:
-    """What an instruction moves; that it pops, `_below` sees."""
+    """Positions after an instruction that moves values; `_below` drops those that it pops."""
     top = depth - 1
     if opname == "PUSH_EXC_INFO":
         return places | {top}

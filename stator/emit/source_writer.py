@@ -11,15 +11,13 @@ from typing import Any
 from stator.host.value_kinds import is_a
 
 _LITERALS = (int, bool, str, bytes, type(None), type(...))
-
-
 _NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.ModuleType,
                     types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType})
 _name_of_class = type.__dict__["__name__"].__get__
 
 
 def name_of(value: object) -> str:
-    """What an object is called, without asking any code of the program's."""
+    """The name of an object, read without running user code."""
     if is_a(value, type):
         return str(_name_of_class(value))
     name = getattr(value, "__name__", None) if type(value) in _NAMED else None

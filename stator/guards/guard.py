@@ -26,7 +26,7 @@ Where: TypeAlias = "tuple[str, int, str]"
 
 
 class Kind(enum.IntEnum):
-    """What a guard asks of the value of its source."""
+    """The check that a guard makes on the value of its source."""
 
     TYPE = 0  # type(x) is value
     ID = 1  # x is value

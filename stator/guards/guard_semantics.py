@@ -83,7 +83,11 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
         case Pinned(obj=obj):
             return obj
         case CallOf(fn=fn, args=args):
-            return _call(fn.obj, [evaluate(arg, bound_args) for arg in args], source)
+            arguments = [evaluate(arg, bound_args) for arg in args]
+            try:
+                return fn.obj(*arguments)
+            except Exception as error:
+                raise Unreadable(source.text()) from error
     assert source.base is not None, source
     return _step(source, _named(evaluate(source.base, bound_args)))
 
@@ -137,13 +141,6 @@ def _changed_relation(guard: Guard, bound_args: Sequence[Any]) -> tuple[str, str
         return guard.value.difference(values) or (guard.text(), "otherwise")
     except NoAddress as error:
         return guard.text(), str(error)
-
-
-def _call(fn: Callable[..., Any], arguments: list[Any], source: Source) -> Any:
-    try:
-        return fn(*arguments)
-    except Exception as error:
-        raise Unreadable(source.text()) from error
 
 
 def _step(source: Source, base: object) -> Any:
@@ -282,7 +279,7 @@ def _has_key(value: object, key: object) -> bool | None:
 
 
 def type_attribute(cls: type, name: str) -> Any:
-    """What the MRO holds under a name, as `_PyType_Lookup` finds it; MISSING when nothing does."""
+    """Entry of a name in the MRO, as `_PyType_Lookup` finds it, or MISSING."""
     for owner in mro_of(cls):
         own = names_of_class(owner)
         if name in own:
@@ -291,7 +288,7 @@ def type_attribute(cls: type, name: str) -> Any:
 
 
 def type_field(cls: type, name: str) -> Any:
-    """What a class itself holds: its `__mro__`, `__bases__` and names, whatever its metaclass says."""
+    """Field of a class (`__mro__`, `__bases__`, its names), past what its metaclass defines."""
     return type.__dict__[name].__get__(cls) if is_a(cls, type) else MISSING
 
 
@@ -338,7 +335,7 @@ def _shown(value: Any) -> str:
 
 
 def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
-    """What is there now, in the terms of the kind of guard that failed."""
+    """The value that is there now, in the terms of the kind of guard that failed."""
     match guard.kind:
         case Kind.TYPE:
             return f"type {name_of(type(value))}"

@@ -78,7 +78,7 @@ class PatternInstance:
 
     @property
     def key(self) -> tuple[Pattern, Source]:
-        """What deduplication compares."""
+        """Key for deduplication."""
         return (self.pattern, self.root)
 
     def source(self, number: int) -> Source:

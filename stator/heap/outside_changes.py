@@ -37,7 +37,7 @@ def anything_changed(heap: Heap) -> bool:
 
 
 def let_go(tracker: VariableTracker) -> list[Any]:
-    """The objects that a place of the user's held, and holds no more."""
+    """Objects that a user's place held, and holds no more."""
     before = _initial_parts(tracker, tracker.shape in _CHANGING)
     held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
     if not held or not _changed(tracker):
@@ -48,7 +48,7 @@ def let_go(tracker: VariableTracker) -> list[Any]:
 
 
 def _initial_parts(tracker: VariableTracker, contents: bool = True) -> list[Any]:
-    """What an object held when it was adopted, boxes among it."""
+    """Parts of an object when it was adopted, boxes among them."""
     initial = tracker.initial if contents else None
     parts = [part for pair in initial.items() for part in pair] if type(initial) is dict \
         else list(initial) if type(initial) is list else [initial] if type(initial) is Box else []
@@ -58,7 +58,7 @@ def _initial_parts(tracker: VariableTracker, contents: bool = True) -> list[Any]
 
 
 def fingerprint(heap: Heap) -> list[tuple[int, tuple[int, ...]]]:
-    """What is changed now, to be compared with another such list: identities of objects and of their parts."""
+    """Changed objects, to be compared with another such list: identities of objects and of their parts."""
     found = [(id(tracker), _contents(tracker) or tuple(map(id, _parts(tracker))))
              for tracker in heap.trackers if _changed(tracker)]
     return found + [(id(scope), tuple(map(id, scope.overlay.values())))

@@ -33,7 +33,7 @@ DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, col
 
 
 def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
-    """What a C iterator is made of: a callable, its arguments, and the state to set (or None)."""
+    """Parts of a C iterator: a callable, its arguments, and the state to set (or None)."""
     try:
         parts = _hook.quietly(iterator.__reduce__)  # 3.12 and later warn for itertools
     except SystemError:  # of CPython, for a count that has come to the largest C integer in steps of one
@@ -59,17 +59,17 @@ def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
 
 
 def referent_of(reference: weakref.ref[Any]) -> Any:
-    """What a weak reference refers to, or None when it died (a subclass's `__call__` is not asked)."""
+    """The referent of a weak reference, or None when it died (a subclass's `__call__` does not run)."""
     return weakref.ref.__call__(reference)
 
 
 def arguments_of(exc: BaseException) -> tuple[Any, ...]:
-    """What an exception was made with, whatever its class says about `args`."""
+    """Arguments of an exception, past an `args` that its class defines."""
     return BaseException.args.__get__(exc)  # type: ignore[attr-defined]
 
 
 def fields_of(exc: BaseException) -> tuple[Any, ...]:
-    """What an exception's class keeps beside the arguments and shows in its text: the name of a file, the reason."""
+    """C-level fields of an exception that its text shows beside the arguments: the name of a file, the reason."""
     fields = next((found for cls, found in _FIELDS.items() if is_a(exc, cls)), ())
     return tuple([field.__get__(exc) for field in fields])
 
@@ -106,7 +106,7 @@ def bytes_of(buffer: Any) -> bytes:
 
 
 def entries_of_class(cls: type) -> dict[str, Any]:
-    """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
+    """Own entries of a class, by name; a copy, since its dict is not accessible."""
     return dict(names_of_class(cls))
 
 

@@ -137,14 +137,14 @@ def faces(tracker: VariableTracker) -> Iterable[tuple[Any, Source]]:
 
 
 def _shadow(tracker: VariableTracker, state: object) -> Any:
-    """What stands for a state of the object."""
+    """The stand-in for a state of the object."""
     if state is tracker.original:
         return tracker.standin
     return tracker if tracker.shape is ShadowKind.TENSOR else instance_dict(tracker.standin)
 
 
 def guard_two_names(heap: Heap, class_overlays: dict[type, dict[str, Any]], reshaped: Iterable[Any] = ()) -> None:
-    """What was written through one name was not seen through another, or was: so it stays.
+    """Guard that a state written through one name is, or is not, seen through another.
 
     reshaped: graph inputs whose layout the graph changes, which is read of the tensor under any of its names.
     """

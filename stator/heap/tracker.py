@@ -18,7 +18,7 @@ from stator.source import Source
 
 
 class ShadowKind(enum.Enum):
-    """What kind of contents a record has, hence how it is filled, diffed and written back."""
+    """Kind of the contents of a record: decides how it is filled, compared and written back."""
 
     __hash__ = object.__hash__  # members are but one each; Enum's own is written in Python
 

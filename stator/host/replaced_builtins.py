@@ -19,8 +19,6 @@ _FREE = frozenset({"print", "open", "input", "help", "exit", "quit", "breakpoint
 _ORIGINALS: list[tuple[str, Any]] = [(name, value) for name, value in vars(builtins).items() if name not in _FREE]
 _NAMES = frozenset(name for name, _ in _ORIGINALS)
 _current = vars(builtins)
-
-
 _unreplaced_at = 0  # the version of the namespace when all of them were Python's own
 
 

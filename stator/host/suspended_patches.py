@@ -264,7 +264,7 @@ def _put_on() -> None:
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """While a capture runs what must see the patches, and may change them: guards, a backend of the user's."""
+    """While a capture runs code that must see the patches, and may change them: guards, a user's backend."""
     if not NOW.views:
         yield
         return

@@ -1,4 +1,4 @@
-"""What compiling one call did, for a person.
+"""Explain the compilation of one call.
 
 In: the events of the call, its guards and residual programs, and what each break cost.  Out: `Explanation`, whose text
 names every graph, every break with its one root cause, and where the time went.
@@ -36,7 +36,7 @@ class BreakReason:
 
 @dataclass
 class Explanation:
-    """What compiling one call did."""
+    """Graphs, breaks, guards and times of one compiled call."""
 
     graphs: list[Any]
     guards: list[Any]

@@ -96,7 +96,7 @@ class Config:
         return _Patch(self, {known_name(name): value for name, value in changes.items()})
 
     def follow(self, lookup: Callable[[str], Any] | None) -> None:
-        """What is not assigned here is asked there: while torch.compile is Stator's, torch's own config counts."""
+        """Look unassigned names up elsewhere: while torch.compile is Stator's, in torch's own config."""
         object.__setattr__(self, "_elsewhere", lookup)
 
 

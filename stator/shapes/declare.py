@@ -1,4 +1,4 @@
-"""What the user declares about a tensor's dimensions.   mark_dynamic(x, 0, min=2, max=64)
+"""Declare dimensions of tensors.   mark_dynamic(x, 0, min=2, max=64)
 
 In: a tensor and dimensions.  Out: marks on that tensor, under the names that torch uses for its own, so that the
 marks of either library count for both.

@@ -156,7 +156,7 @@ class Memory:
                     self.strides.setdefault(guard.source, set()).update(moved)
 
     def _compare_arrays(self, guard: Guard, question: CallOf, bound: Sequence[Any]) -> None:
-        """What a numpy array or scalar held, and holds now."""
+        """Compare the contents of a numpy array or scalar with those of an entry."""
         if question.fn is not SAME_CONTENTS and question.fn is not VALUE_OF_SCALAR:
             return
         try:
@@ -213,7 +213,7 @@ class Policy:
         return bool(unread) and self.breaks and source in unread and type(value) in STANDINS
 
     def named_number(self, source: Source) -> Dim | None:
-        """What `options["shapes"]` says of a number."""
+        """The declaration of a number in `options["shapes"]`."""
         return self.declared.of(source.text()).get(NUMBER) if self.declared.dims else None
 
     def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str | Dim]:

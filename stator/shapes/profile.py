@@ -48,7 +48,7 @@ def load(text: str) -> None:
 
 
 def foreseen(place: str) -> dict[str, Any] | None:
-    """What the loaded profiles say of a place."""
+    """Entries of the loaded profiles for a place."""
     return _foreseen.get(place)
 
 

@@ -57,10 +57,7 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
 
 def symbolic_wrapper(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, parts: dict[str, Any],
                      dims: dict[int, str | Dim], inner_dims: dict[str, Any]) -> Any:
-    """A wrapper of fakes; sizes of its parts that are equal to an open size of its own are the same symbol.
-
-    `parts` are its inner tensors, and `inner_dims` their own open dimensions.
-    """
+    """A wrapper of fakes of `parts`; their sizes that equal a symbolic size of the wrapper are the same symbol."""
     _require_in_range(tensor, source)
     open_sizes = {tensor.shape[dim] for dim in dims}
     outer = [DimDynamic.DUCK if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]

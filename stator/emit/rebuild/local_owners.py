@@ -64,7 +64,7 @@ class Owners:
         return self.build.writer.constant(UNBOUND, "unbound")
 
     def _owners(self, value: object) -> Iterator[str]:
-        """What holds the parts of a fresh value that are made real."""
+        """Expressions that hold the parts of a fresh value that are made real."""
         todo, seen = collections.deque([value]), {id(value)}
         while todo and len(seen) < _PARTS:
             part = todo.popleft()
@@ -115,7 +115,7 @@ class Owners:
 
 
 def parts_of(value: Any) -> list[Any]:
-    """What an object made inside the trace refers to."""
+    """Objects that an object made inside the trace refers to."""
     cls = type(value)
     if cls is dict:
         return [*value.keys(), *value.values()]

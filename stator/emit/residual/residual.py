@@ -77,10 +77,7 @@ class Residual:
 
 
 def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[], None] | None = None) -> Residual:
-    """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values.
-
-    `begin`, if given, is called before anything else.
-    """
+    """Build the residual of a trace that returned `result`, or, with `resume`, stopped with these live values."""
     writer = Writer()
     writer._used.update(RESERVED)
     if vm.torch_state.open_contexts:
@@ -216,10 +213,7 @@ def refuse_uncertain(vm: VM, outputs: list[Any]) -> None:
 
 
 def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str]:
-    """The graph changes torch's settings as it runs: an error inside must not leave them changed.
-
-    `wrapped`: it works on wrapper subclasses, about whose `__torch_function__` the trace has decided everything.
-    """
+    """Call the graph; an error inside leaves torch's settings as they were.  `wrapped`: it has wrapper subclasses."""
     lines = [call]
     if wrapped:
         lines = [f"with {writer.constant(torch._C.DisableTorchFunctionSubclass, 'functions_off')}():", f"    {call}"]

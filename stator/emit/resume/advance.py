@@ -184,7 +184,7 @@ class Advance:
         return self.points.invoke(function, *args)
 
     def _handled_outside(self, values: tuple[Any, ...]) -> Any:
-        """What the callers of a running generator are handling, where its own frame handles nothing."""
+        """The exception that the callers of a running generator are handling, where its own frame handles none."""
         return next((values[place] for place in self.outside if values[place] is not None), None)
 
     def _run_frame(self, taken: list[Any]) -> Any:

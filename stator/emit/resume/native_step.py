@@ -179,7 +179,7 @@ _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 
 
 class SlotKind(enum.Enum):
-    """What a place of the value stack holds."""
+    """Kind of a place of the value stack."""
 
     VALUE = "value"
     NULL = "null"

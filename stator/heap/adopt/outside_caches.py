@@ -50,7 +50,7 @@ def key_of(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], typed
 
 
 def kept_result(wrapper: object, key: object) -> Any:
-    """What a cache keeps under a key, or ABSENT."""
+    """The kept result of a key, or ABSENT."""
     links, table, _ = _parts(wrapper)
     if not links:
         return table.get(_unasked(key), ABSENT)
@@ -63,7 +63,7 @@ def kept_result(wrapper: object, key: object) -> Any:
 
 
 def kept_or(wrapper: object, key: object, otherwise: object) -> Any:
-    """What a cache keeps under a key, else `otherwise`."""
+    """The kept result of a key, else `otherwise`."""
     found = kept_result(wrapper, key)
     return otherwise if found is ABSENT else found
 

@@ -1,6 +1,6 @@
 """Sets from outside.   {7, 2, 5}  ->  a stand-in with the same members in the same places of its table
 
-In: a set of the user's.  Out: its members' stand-ins in a set; a guard on its order, once somebody looks at it; and
+In: a user's set.  Out: its members' stand-ins in a set; a guard on its order, once somebody looks at it; and
 a record of what the program did to it, from which it is done to the user's own.
 
 The order of a set is where its members lie in its table, and the sizes it had decide that as much as the members do.
@@ -37,11 +37,8 @@ _CHANGING = _STEPS | {
 }
 
 
-# What does not depend on the order of a set.
-
-
 class SetTable:
-    """What is known of the table behind a stand-in, and what the program did to it."""
+    """Layout of the table behind a stand-in, and the operations of the program on it."""
 
     __slots__ = ("layout", "exact", "size", "steps", "walks")
 
@@ -85,7 +82,7 @@ def expose_order(heap: Heap, tracker: VariableTracker) -> None:
 
 
 def walk(heap: Heap, tracker: VariableTracker) -> Iterator[Any]:
-    """An iterator over the members of a set that could not be laid out, in the order of the user's."""
+    """An iterator over the members of a set that could not be laid out, in the order of the original."""
     changed = tracker.table.is_changed(tracker.standin)
     if changed and len(tracker.standin) > 1:
         raise Break("SB013", "the order of a set whose members hash by identity")

@@ -37,15 +37,19 @@ def ahead_of(iterator: object) -> tuple[list[Any], Any, bool]:
     """The items it holds, the iterator that it takes more from (None at its end), and whether that is its alone."""
     if type(iterator) is itertools.pairwise:
         parts = _hook.pairwise_parts(iterator)
-        # Held by it, by the parts, and as an argument: nobody else.
-        return (list(parts[1:]), parts[0], sys.getrefcount(parts[0]) == 3) if parts else ([], None, True)
+        if not parts:
+            return [], None, True
+        alone = sys.getrefcount(parts[0]) == 3  # held by it, by the parts, and as an argument
+        return list(parts[1:]), parts[0], alone
     data, index = reduced(iterator)[2]
     held: list[Any] = []
     count = 1  # of the blocks of items, each of which holds the iterator
     while (block := reduced(data)[1])[2] is not None:
         held += block[1]
         data, count = block[2], count + 1
-    return [*held, *block[1]][index:], block[0], sys.getrefcount(block[0]) == count + 2
+    held += block[1]
+    alone = sys.getrefcount(block[0]) == count + 2  # before the result below holds it
+    return held[index:], block[0], alone
 
 
 # Their `__reduce__` lists the items to come.
@@ -91,7 +95,7 @@ def items_to_come(iterator: object, count: int) -> list[Any]:
 
 
 def container_copied(iterator: object) -> list[Any]:
-    """What the iterator walks; the pools of itertools are tuples of their own."""
+    """The container of an iterator; the pools of itertools are tuples of their own."""
     cls = type(iterator)
     if cls in POOLS:
         return []

@@ -298,3 +298,18 @@ def test_a_chain_made_by_a_native_step_is_read() -> None:
         warnings.simplefilter("ignore")
         for k in range(8):
             assert compiled([7, 5, k]) == fn([7, 5, k])
+
+
+@pytest.mark.parametrize("make", [lambda: itertools.pairwise([1, 2, 3, 4]), lambda: itertools.tee([1, 2, 3, 4])[0]])
+def test_iterators_that_hold_items_are_captured_whole(make: Callable[[], Any]) -> None:
+    def two(it: Any, x: torch.Tensor) -> Any:
+        return x + 1, next(it), next(it)
+
+    def begun() -> Any:
+        it = make()
+        next(it)
+        return it
+
+    expected, left = two(first := begun(), X), begun()
+    got = stator.compile(two, backend="eager", fullgraph=True)(left, X)
+    assert repr(got) == repr(expected) and list(left) == list(first)
