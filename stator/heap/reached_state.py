@@ -264,14 +264,16 @@ def _python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
     found: list[Any] = []
 
     def stop(fn: Any, args: tuple[Any, ...], closure: object) -> None:
-        found.extend([fn, *[each for each in args if not any(each is mine for mine in given)]])
+        found.extend([fn, *[each for each in args if not any(each is mine for mine in (*given, *named.values()))]])
         raise _Stopped
 
-    given = [_EMPTY.get(argument.type.kind()) for argument in target._schema.arguments]
+    arguments = target._schema.arguments
+    given = [_EMPTY.get(each.type.kind()) for each in arguments if not each.kwarg_only]
+    named = {each.name: _EMPTY.get(each.type.kind()) for each in arguments if each.kwarg_only}
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _CALLED_AS.get(key, key)))
     try:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
-            _hook.call_below(stop, target._handle.redispatch_boxed, keys, *given)
+            _hook.call_below(stop, target._handle.redispatch_boxed, keys, *given, **named)
     except _Stopped:
         return tuple(found)
     except Exception:  # of arguments that the operator does not take
