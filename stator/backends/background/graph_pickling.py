@@ -89,7 +89,7 @@ class GraphPickler(pickle.Pickler):
         self.describer = MetaTensorDescriber(copy_data=False)
         self.reader = object()  # stands for the unpickler
 
-    def persistent_id(self, value: object) -> Any:
+    def persistent_id(self, value: object) -> str | None:
         return "reader" if value is self.reader else None
 
     def reducer_override(self, value: Any) -> Any:
@@ -124,17 +124,17 @@ class GraphUnpickler(pickle.Unpickler):
         self.converter: MetaConverter[Any] = MetaConverter()
         self.learned: dict[str, Any] = {}  # of symbols, after sizes were made of them
 
-    def persistent_load(self, identifier: Any) -> Any:
+    def persistent_load(self, identifier: object) -> object:
         return self
 
-    def fake(self, described: Any) -> Any:
+    def fake(self, described: Any) -> object:
         def made(make: Any, device: Any) -> FakeTensor:
             with no_dispatch():
                 return FakeTensor(self.mode, make(), device)
 
         return self.converter.meta_tensor(under_mode(described, self.mode), self.mode.shape_env, made, None, None)
 
-    def environment(self, symbols: dict[str, Any]) -> Any:
+    def environment(self, symbols: dict[str, Any]) -> object:
         environment: Any = self.mode.shape_env
         self.learned = {name: symbols.pop(name) for name in ("replacements", "_replacements_version_counter")
                         if name in symbols}
@@ -154,7 +154,7 @@ def make_symbol(cls: type, expression: Any, environment: Any, kind: type, hint: 
     return cls(SymNode(expression, environment, kind, hint))
 
 
-def find_operator(name: str) -> Any:
+def find_operator(name: str) -> object:
     found: Any = torch.ops
     for part in name.split("."):
         found = getattr(found, part)
@@ -165,7 +165,7 @@ class Ref(int):
     """The number of a node, among its arguments."""
 
 
-def written_nodes(gm: fx.GraphModule) -> list[tuple[Any, ...]]:
+def written_nodes(gm: fx.GraphModule) -> list[tuple[object, ...]]:
     """The nodes of a graph as data: of the source of an input, its text and whether it is a parameter or a buffer."""
     numbers = {node: Ref(number) for number, node in enumerate(gm.graph.nodes)}
     return [(node.op, node.name, node.target, *map_arg((node.args, node.kwargs), numbers.__getitem__),
