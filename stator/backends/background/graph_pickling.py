@@ -16,16 +16,16 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.meta_utils import MetaConverter, MetaTensorDescriber
 from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, ValueRangesSLoc
 from torch.fx.node import map_arg
 from torch.utils._mode_utils import no_dispatch
 
 from stator.backends.static_inputs import is_member_of_module
-from stator.graph.fx.graph_modules import NAMED_REGION
+from stator.graph.fx.graph_modules import NAMED_REGION, LateGraphModule, make_captured, make_graph_module
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 from stator.settings.options import Settings
 from stator.shapes.environment import SavedName, TraceEnvironment
@@ -35,7 +35,8 @@ from stator.shapes.symbolic_values import SYMBOLIC
 _CONFIGS = ("torch._inductor.config", "torch._functorch.config")
 _SYMBOLS = ("backed_var_to_val", "var_to_val", "var_to_range", "var_to_sources", "source_to_var", "source_to_symbol",
             "replacements", "divisible", "unbacked_renamings", "size_like", "sizes", "val_to_var",
-            "unbacked_symint_counter", "unbacked_symfloat_counter", "var_to_hint_override")
+            "unbacked_symint_counter", "unbacked_symfloat_counter", "var_to_hint_override", "unbacked_inputs",
+            "unbacked_alloc_order", "unique_ids", "_replacements_version_counter", "_version_counter")
 # What compilers and Stator's own stages read of a node.
 _METADATA = frozenset({"example_value", "tensor_dict", "unbacked_bindings", "stack_trace", "is_seam", "is_branch",
                        "recompute", "ac_graph_id", NAMED_REGION})
@@ -62,19 +63,22 @@ def packed(gm: fx.GraphModule, inputs: list[Any], settings: Settings, grad_enabl
     sent = replace(settings, regions=("named",)) if named else settings
     stream = io.BytesIO()
     GraphPickler(stream, pickle.HIGHEST_PROTOCOL).dump((gm, inputs, sent, grad_enabled))
-    return pickle.dumps((configs, state, torch.get_num_threads(), sys.getrecursionlimit(), stream.getvalue()))
+    return pickle.dumps((configs, state, torch.is_inference_mode_enabled(), torch.get_num_threads(),
+                         sys.getrecursionlimit(), stream.getvalue()))
 
 
-def unpacked(data: bytes) -> tuple[fx.GraphModule, list[Any], Settings, bool, FakeTensorMode]:
-    """What `packed` was given, and torch set as it was there."""
-    configs, state, threads, limit, graph = pickle.loads(data)
+def unpacked(data: bytes) -> tuple[fx.GraphModule, list[Any], Settings, bool, FakeTensorMode, bool]:
+    """What `packed` was given, the fake mode, and whether it was in inference mode; torch is set as it was there."""
+    configs, state, inference, threads, limit, graph = pickle.loads(data)
     for name, config in configs.items():
         importlib.import_module(name).load_config(config)
     torch.set_num_threads(threads)  # generated code depends on it
     sys.setrecursionlimit(limit)
     apply_state(state)
     unpickler = GraphUnpickler(io.BytesIO(graph))
-    return *unpickler.load(), unpickler.mode
+    sent = unpickler.load()
+    vars(unpickler.mode.shape_env).update(unpickler.learned)
+    return *sent, unpickler.mode, inference
 
 
 class GraphPickler(pickle.Pickler):
@@ -85,7 +89,7 @@ class GraphPickler(pickle.Pickler):
         self.describer = MetaTensorDescriber(copy_data=False)
         self.reader = object()  # stands for the unpickler
 
-    def persistent_id(self, value: object) -> Any:
+    def persistent_id(self, value: object) -> str | None:
         return "reader" if value is self.reader else None
 
     def reducer_override(self, value: Any) -> Any:
@@ -96,8 +100,8 @@ class GraphPickler(pickle.Pickler):
         if isinstance(value, torch.Tensor):
             raise pickle.PicklingError("the graph holds a tensor of the program")
         if isinstance(value, fx.GraphModule):
-            return make_graph, (written_nodes(value), {name: each for name, each in value.named_children()
-                                                       if isinstance(each, fx.GraphModule)})
+            inner = {name: each for name, each in value.named_children() if isinstance(each, fx.GraphModule)}
+            return make_graph, (written_nodes(value), inner, isinstance(value, LateGraphModule))
         if isinstance(value, ShapeEnv):
             symbols = {name: getattr(value, name) for name in _SYMBOLS if name in vars(value)}
             return GraphUnpickler.environment, (self.reader, symbols)
@@ -106,6 +110,8 @@ class GraphPickler(pickle.Pickler):
             return make_symbol, (type(value), node._expr, node.shape_env, node.pytype, node._hint)
         if isinstance(value, (OpOverload, OpOverloadPacket)):
             return find_operator, (str(value),)
+        if isinstance(value, HigherOrderOperator):
+            return find_operator, (f"higher_order.{value.name()}",)
         return NotImplemented
 
 
@@ -116,20 +122,26 @@ class GraphUnpickler(pickle.Unpickler):
         super().__init__(stream)
         self.mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
         self.converter: MetaConverter[Any] = MetaConverter()
+        self.learned: dict[str, Any] = {}  # of symbols, after sizes were made of them
 
-    def persistent_load(self, identifier: Any) -> Any:
+    def persistent_load(self, identifier: object) -> object:
         return self
 
-    def fake(self, described: Any) -> Any:
+    def fake(self, described: Any) -> object:
         def made(make: Any, device: Any) -> FakeTensor:
             with no_dispatch():
                 return FakeTensor(self.mode, make(), device)
 
         return self.converter.meta_tensor(under_mode(described, self.mode), self.mode.shape_env, made, None, None)
 
-    def environment(self, symbols: dict[str, Any]) -> Any:
-        vars(self.mode.shape_env).update(symbols)
-        return self.mode.shape_env
+    def environment(self, symbols: dict[str, Any]) -> object:
+        environment: Any = self.mode.shape_env
+        self.learned = {name: symbols.pop(name) for name in ("replacements", "_replacements_version_counter")
+                        if name in symbols}
+        vars(environment).update(symbols)
+        here = ValueRangesSLoc(environment._get_sloc(), environment._get_sloc())
+        environment.var_to_range_sloc = dict.fromkeys(symbols["var_to_range"], here)
+        return environment
 
 
 def under_mode(described: Any, mode: FakeTensorMode | None) -> Any:
@@ -142,7 +154,7 @@ def make_symbol(cls: type, expression: Any, environment: Any, kind: type, hint: 
     return cls(SymNode(expression, environment, kind, hint))
 
 
-def find_operator(name: str) -> Any:
+def find_operator(name: str) -> object:
     found: Any = torch.ops
     for part in name.split("."):
         found = getattr(found, part)
@@ -153,7 +165,7 @@ class Ref(int):
     """The number of a node, among its arguments."""
 
 
-def written_nodes(gm: fx.GraphModule) -> list[tuple[Any, ...]]:
+def written_nodes(gm: fx.GraphModule) -> list[tuple[object, ...]]:
     """The nodes of a graph as data: of the source of an input, its text and whether it is a parameter or a buffer."""
     numbers = {node: Ref(number) for number, node in enumerate(gm.graph.nodes)}
     return [(node.op, node.name, node.target, *map_arg((node.args, node.kwargs), numbers.__getitem__),
@@ -162,7 +174,8 @@ def written_nodes(gm: fx.GraphModule) -> list[tuple[Any, ...]]:
             for node in numbers]
 
 
-def make_graph(written: list[tuple[Any, ...]], inner: dict[str, fx.GraphModule]) -> fx.GraphModule:
+def make_graph(written: list[tuple[Any, ...]], inner: dict[str, fx.GraphModule], whole: bool) -> fx.GraphModule:
+    """`whole`: the graph of a segment, not one that an operator calls; caches tell their classes apart."""
     graph = fx.Graph()
     nodes: list[fx.Node] = []
 
@@ -176,7 +189,4 @@ def make_graph(written: list[tuple[Any, ...]], inner: dict[str, fx.GraphModule])
             meta["source"] = SavedName(text)
             if is_member:
                 meta["tensor_dict"] = {ADDRESS_MARK: "unguarded"}
-    root = torch.nn.Module()
-    for name, module in inner.items():
-        root.add_module(name, module)
-    return fx.GraphModule(root, graph)
+    return make_captured(graph, inner, []) if whole else make_graph_module(graph, inner)

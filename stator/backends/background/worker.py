@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import torch
 from torch._dynamo.utils import counters
 from torch._inductor import config
 
@@ -28,10 +29,11 @@ def work() -> None:
     with contextlib.suppress(OSError):
         os.nice(NICE)
     try:
-        gm, inputs, settings, grad_enabled, mode = unpacked(sys.stdin.buffer.read())
+        gm, inputs, settings, grad_enabled, mode, inference = unpacked(sys.stdin.buffer.read())
         why = "" if keeps_results(settings) else "the caches of Inductor are off"
         if not why:
-            compile_graph(gm, inputs, settings, mode, grad_enabled)
+            with torch.inference_mode() if inference else contextlib.nullcontext():
+                compile_graph(gm, inputs, settings, mode, grad_enabled)
         if bypassed := counters["inductor"]["fxgraph_cache_bypass"]:
             why = f"Inductor's cache does not take {bypassed} of its graphs"
     except Exception as error:
