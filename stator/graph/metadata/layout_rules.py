@@ -349,7 +349,8 @@ def computed(func: Callable[..., Any]) -> Rule:
                 raise Unsure from None
             require(type(result) is torch.Tensor)
             memory = result.untyped_storage()._cdata
-            require(all([not isinstance(each, torch.Tensor) or each.untyped_storage()._cdata != memory for each in given]))
+            tensors = [each for each in given if isinstance(each, torch.Tensor)]
+            require(all([each.untyped_storage()._cdata != memory for each in tensors]))
             return None, (result.dtype, tuple(result.shape), result.stride(), layouts[0][3], False)
 
     return rule
