@@ -239,7 +239,7 @@ def _python_keys(target: OpOverload) -> list[str]:
     return [key.partition("[")[0] for key, _, place in lines if ".py:" in place and not key.startswith(_IGNORED_KEYS)]
 
 
-def runs_on_fakes(target: Any) -> bool:
+def runs_on_fakes(target: object) -> bool:
     """Whether torch runs Python code of the user in place of the operator where it traces, effects included."""
     if isinstance(target, OpOverloadPacket):
         return any(runs_on_fakes(getattr(target, each)) for each in target.overloads())
@@ -251,7 +251,7 @@ def runs_on_fakes(target: Any) -> bool:
     return any(kernel is None or not _is_of_library(kernel.__globals__.get("__name__")) for kernel in kernels)
 
 
-def effects_undone(target: Any) -> contextlib.AbstractContextManager[None]:
+def effects_undone(target: object) -> contextlib.AbstractContextManager[None]:
     """Around a call of an operator on fakes."""
     return Reach(target).restored() if runs_on_fakes(target) else contextlib.nullcontext()
 
@@ -263,7 +263,7 @@ def _python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
     """
     found: list[Any] = []
 
-    def stop(fn: Any, args: tuple[Any, ...], closure: object) -> None:
+    def stop(fn: object, args: tuple[object, ...], closure: object) -> None:
         found.extend([fn, *[each for each in args if not any(each is mine for mine in (*given, *named.values()))]])
         raise _Stopped
 

@@ -35,7 +35,7 @@ class TraceServices:
     class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
     open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
     listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
-    undoing: Callable[[Any], AbstractContextManager[None]] = nullcontext  # effects of a custom operator on fakes
+    undoing: Callable[[object], AbstractContextManager[object]] = nullcontext  # effects of a custom operator on fakes
     before_saving: Callable[..., None] = _nothing  # called before autograd may save something
     refuse_patched: Callable[..., None] = _nothing
     note_stop: Callable[[Break], None] = _nothing
