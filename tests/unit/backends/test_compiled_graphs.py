@@ -395,3 +395,16 @@ def test_settings_of_inductor() -> None:
     finally:
         compiled_graphs.key_of = original
     assert keys[0] == keys[1] and len(set(keys)) == 3
+
+
+@pytest.mark.shares_entries
+def test_inputs_that_no_argument_leads_to_are_told_apart() -> None:
+    """AOTAutograd refuses two inputs of one source."""
+    parameters = [torch.nn.Parameter(torch.ones(3)) for _ in range(4)]
+    for each in parameters:
+        each.grad = torch.ones(3)
+    optimizer = torch.optim.Adadelta(parameters)
+    step = stator.compile(lambda: optimizer.step(), backend="aot_eager")
+    with events.record() as log:
+        step()
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]
