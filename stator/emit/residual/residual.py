@@ -24,6 +24,7 @@ from stator.emit.effects.write_back import write_effects, write_flags, write_hoo
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.returned_arrays import fix_storages
 from stator.emit.rebuild.values import Rebuilder
+from stator.emit.residual.consumed_results import detach_consumed
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
 from stator.emit.residual.graph_inputs import handed_over, is_reshaped, require_sizes, write_copies
@@ -104,6 +105,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
     settle_data(vm, build.outputs)
+    detach_consumed(vm, build.outputs)
     flags = write_flags(build)
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)
