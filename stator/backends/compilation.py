@@ -19,7 +19,7 @@ from torch._guards import CompileContext, TracingContext, compile_context, traci
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
-from stator.backends.consumed_histories import consumed_results, with_histories
+from stator.backends.autograd_histories import consumed_results, with_histories
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.dropouts import dropouts_of_everything
 from stator.backends.eager import NEED_NO_CODE

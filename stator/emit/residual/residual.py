@@ -24,7 +24,6 @@ from stator.emit.effects.write_back import write_effects, write_flags, write_hoo
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.returned_arrays import fix_storages
 from stator.emit.rebuild.values import Rebuilder
-from stator.emit.residual.consumed_results import detach_consumed
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
 from stator.emit.residual.graph_inputs import handed_over, is_reshaped, require_sizes, write_copies
@@ -44,6 +43,7 @@ from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settl
 from stator.interp.vm import VM
 from stator.library.python.caches_and_locks import LockState, held_count
 from stator.library.python.random_numbers import saved_streams
+from stator.library.torch.backward import detach_consumed
 from stator.source import CallOf, Drawn, Local, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.

@@ -177,7 +177,8 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
         except RuntimeError:  # one of several views whose base was written to
             return True
         for function in functions:
-            for name in _saved_names(type(function)):
+            cls: Any = type(function)
+            for name in _saved_names(cls):
                 try:
                     getattr(function, name)
                 except RuntimeError as error:

@@ -1,6 +1,6 @@
 """Give results a history that a backward pass in the graph has consumed.   loss, detached  ->  loss, with a grad_fn
 
-In: a graph that returns such results detached (emit/residual/consumed_results).  Out: what makes of each a tensor that
+In: a graph that returns such results detached (library/torch/backward).  Out: what makes of each a tensor that
 requires a gradient, and whose own backward pass raises the error of autograd.
 """
 

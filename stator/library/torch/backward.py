@@ -15,6 +15,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import CONSUMED, leaves_of
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.interp.rule_registry import rule
@@ -127,3 +128,36 @@ def copy_laid_out_as(vm: VM, grad: FakeTensor, leaf: FakeTensor) -> Any:
         return vm.torch_call(torch.clone, (grad,), {"memory_format": torch.contiguous_format})
     made = vm.torch_call(torch.empty_strided, (size, strides), {"dtype": dtype, "device": device})
     return vm.torch_call(torch.Tensor.copy_, (made, grad), None)
+
+
+# ---------------------------------------------------------------------- results with a consumed history
+
+
+def detach_consumed(vm: VM, outputs: list[Any]) -> None:
+    """Detach results of which a second backward pass would raise, so that no compiler differentiates them.
+
+    The engine has freed the histories of the fakes as it does in eager.  Behind the graph each gets a history that
+    raises (backends/autograd_histories).
+    """
+    if not vm.autograd.consumes or vm.recorder.backend.in_order:
+        return
+    for place, output in enumerate(outputs):
+        text = error_of_second_pass(vm, output) if type(output) is FakeTensor else ""
+        if text:
+            detached = vm.recorder.call(torch.Tensor.detach, (output,), {})
+            vm.recorder.node_of(detached).meta[CONSUMED] = text
+            outputs[place] = detached
+
+
+def error_of_second_pass(vm: VM, output: FakeTensor) -> str:
+    with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
+            torch.autograd.set_multithreading_enabled(False):
+        if not output.requires_grad or output.is_leaf:
+            return ""
+        try:
+            torch.autograd.grad(output, leaves_of([output]), torch.ones_like(output), True, allow_unused=True)
+        except RuntimeError as error:
+            return str(error) if "backward through the graph a second time" in str(error) else ""
+        except Exception:
+            return ""
+    return ""
