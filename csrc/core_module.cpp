@@ -78,6 +78,8 @@ PyMethodDef core_functions[] = {
      "listen_to_eager(function): function(compiled, reason) before each call that is not compiled on request"},
     {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
+    {"plain_leaves", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::plain_leaves)), METH_FASTCALL,
+     "plain_leaves(*tensors) -> whether each is a leaf, and accumulating its gradient calls no hook of any kind"},
     {"attention_kernels", stator::attention_kernels, METH_NOARGS,
      "attention_kernels() -> which kernels scaled_dot_product_attention may choose, in which order, as one number"},
     {"saved_hooks_of_program", stator::saved_hooks_of_program, METH_NOARGS,

@@ -6,7 +6,9 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Layout.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstring>
 #include <vector>
@@ -170,6 +172,27 @@ T read_as(const char* at) {
 }
 
 }  // namespace
+
+PyObject* plain_leaves(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!THPVariable_Check(args[i])) Py_RETURN_FALSE;
+    auto* object = reinterpret_cast<THPVariable*>(args[i]);
+    const at::Tensor& tensor = THPVariable_Unpack(args[i]);
+    for (PyObject* hooks : {object->backward_hooks, object->post_accumulate_grad_hooks}) {
+      if (hooks && hooks != Py_None && PyObject_Size(hooks) != 0) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+      }
+    }
+    if (!tensor.defined() || !tensor.is_leaf()) Py_RETURN_FALSE;
+    if (!torch::autograd::impl::get_autograd_meta(tensor)) continue;
+    size_t ours = object->backward_hooks && object->backward_hooks != Py_None;
+    if (torch::autograd::impl::hooks(tensor).size() > ours) Py_RETURN_FALSE;
+    auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor);
+    if (accumulator && !(accumulator->pre_hooks().empty() && accumulator->post_hooks().empty())) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
 
 PyObject* tensor_item(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 2 || !THPVariable_Check(args[0]) || !PyLong_Check(args[1])) {

@@ -48,6 +48,9 @@ uint64_t tensor_fingerprint(PyObject* tensor);
 // tensor_item(tensor, place): an element of a small integer tensor in the CPU's memory, counted in reading order.
 PyObject* tensor_item(PyObject* module, PyObject* const* args, Py_ssize_t count);
 
+// plain_leaves(*tensors): whether each is a leaf, and accumulating its gradient calls no hook of any kind.
+PyObject* plain_leaves(PyObject* module, PyObject* const* args, Py_ssize_t count);
+
 // attention_kernels(): which kernels scaled_dot_product_attention may choose, and in which order, as one number.
 PyObject* attention_kernels(PyObject* module, PyObject* unused);
 

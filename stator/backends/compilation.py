@@ -19,6 +19,7 @@ from torch._guards import CompileContext, TracingContext, compile_context, traci
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
+from stator.backends.autograd_histories import consumed_results, with_histories
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.dropouts import dropouts_of_everything
 from stator.backends.eager import NEED_NO_CODE
@@ -48,6 +49,13 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     `grad_enabled` is the grad mode in which the graph was captured: it decides whether AOTAutograd makes a
     graph for training or for inference.
     """
+    consumed = consumed_results(gm.graph)
+    compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled)
+    return with_histories(compiled, consumed) if consumed else compiled
+
+
+def compile_without_histories(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                              fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     backend = find_backend(settings.backend)
     if backend.function in NEED_NO_CODE:
         return run_as_captured(gm, example_inputs, settings)

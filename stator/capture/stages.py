@@ -231,7 +231,7 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
         return "an operation that compilers do otherwise"
     if settings.runs_in_order:
         return ""
-    if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
+    if done.stop is not None and done.stop.detail.startswith(BACKWARD) and separate_histories(graph):
         return "results that are differentiated one by one"
     if done.stop is not None and done.stop.detail == ASSIGNED and any(map(wants_grad, output_nodes(graph))):
         return "a tensor that autograd may have saved, which gets other memory"

@@ -43,6 +43,7 @@ from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settl
 from stator.interp.vm import VM
 from stator.library.python.caches_and_locks import LockState, held_count
 from stator.library.python.random_numbers import saved_streams
+from stator.library.torch.backward import detach_consumed
 from stator.source import CallOf, Drawn, Local, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
@@ -101,6 +102,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
     settle_data(vm, build.outputs)
+    detach_consumed(vm, build.outputs)
     flags = write_flags(build)
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)

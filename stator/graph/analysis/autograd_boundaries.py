@@ -30,6 +30,8 @@ _FORGETFUL = frozenset("""
     add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_
     index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
 """.split())
+CONSUMED = "consumed"  # in the meta of a node: the error of a second backward pass
+AccumulateGrad = torch._C._functions.AccumulateGrad
 _MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 
@@ -171,16 +173,10 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
     fakes = [leaf for node in output_nodes(graph) for leaf in pytree.tree_leaves(node.meta.get("example_value"))]
     with torch._C.DisableTorchFunction():
         try:
-            waiting: list[Any] = [fake.grad_fn for fake in fakes if type(fake) is FakeTensor and fake.requires_grad]
+            functions = functions_behind([fake for fake in fakes if type(fake) is FakeTensor])
         except RuntimeError:  # one of several views whose base was written to
             return True
-        seen: set[Any] = set()
-        while waiting:
-            function = waiting.pop()
-            if function is None or function in seen:
-                continue
-            seen.add(function)
-            waiting += [each for each, _ in function.next_functions]
+        for function in functions:
             cls: Any = type(function)
             for name in _saved_names(cls):
                 try:
@@ -189,6 +185,23 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
                     if "modified by an inplace operation" in str(error):
                         return True
     return False
+
+
+def leaves_of(fakes: list[Any]) -> list[Any]:
+    """The leaves behind tensors."""
+    return [each.variable for each in functions_behind(fakes) if type(each) is AccumulateGrad]
+
+
+def functions_behind(fakes: list[Any]) -> dict[Any, None]:
+    """The record of autograd behind tensors, in the order of the walk."""
+    waiting: list[Any] = [fake.grad_fn for fake in fakes if fake.requires_grad]
+    seen: dict[Any, None] = {}
+    while waiting:
+        function = waiting.pop()
+        if function is not None and function not in seen:
+            seen[function] = None
+            waiting += [each for each, _ in function.next_functions]
+    return seen
 
 
 @functools.cache
@@ -210,3 +223,16 @@ class Remembered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: object, *grads: object) -> Any:
         raise NotImplementedError("through an autograd.Function, or a checkpoint with a policy")
+
+
+class ConsumedHistory(torch.autograd.Function):
+    """Gives a result a history whose backward pass raises: one in the graph has consumed it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, text: str, anchor: torch.Tensor) -> Any:  # type: ignore[override]
+        ctx.text = text
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: object) -> Any:
+        raise RuntimeError(ctx.text)

@@ -95,6 +95,8 @@ def leave_dual_level() -> None:
         pass
 
 
+ANOMALY_MODE = Setting(C.set_anomaly_enabled, anomaly_mode,
+                       readers=(C.is_anomaly_enabled, C.is_anomaly_check_nan_enabled))
 DETERMINISM = Setting(set_determinism, determinism, of_operators=True)
 SETTINGS: tuple[Setting, ...] = (
     Setting(C._set_grad_enabled, _answer(torch.is_grad_enabled)),
@@ -103,7 +105,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(C.set_autocast_cache_enabled, _answer(C.is_autocast_cache_enabled)),
     Setting(C._set_default_dtype, _answer(torch.get_default_dtype), of_operators=True),
     DETERMINISM,
-    Setting(C.set_anomaly_enabled, anomaly_mode, readers=(C.is_anomaly_enabled, C.is_anomaly_check_nan_enabled)),
+    ANOMALY_MODE,
     *_read_by("_set_float32_matmul_precision", "_get_float32_matmul_precision"),
     *(each for kind in ("cudnn", "flash", "math", "mem_efficient", "overrideable")
       for each in _read_by(f"_set_sdp_use_{kind}", f"_get_{kind}_sdp_enabled")),

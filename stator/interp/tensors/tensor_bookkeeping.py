@@ -71,7 +71,7 @@ def read(vm: VM, fake: Any, name: str) -> Any:
     """The value of a bookkeeping attribute; NOT_NOTED where `name` is none."""
     tracker = vm.heap.by_standin.get(id(fake))
     if name == "grad" or name == "_grad":
-        return _read_grad(vm, fake, tracker)
+        return grad_of(vm, fake, tracker)
     if name == "is_leaf":
         return is_leaf(vm, fake, tracker)
     if name == "grad_fn":
@@ -115,7 +115,7 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     return leaf
 
 
-def _read_grad(vm: VM, fake: Any, tracker: VariableTracker) -> Any:
+def grad_of(vm: VM, fake: Any, tracker: VariableTracker) -> Any:
     if id(fake) in vm.tensors.grads:
         return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
@@ -182,6 +182,8 @@ def may_become_leaf(vm: VM, fake: FakeTensor) -> bool:
 
 def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:
     """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: cut it there."""
+    if any(id(output) in vm.tensors.grads and id(output) not in vm.heap.by_standin for output in outputs):
+        raise Break("SB016", "a leaf made inside that leaves with its gradient", turn_off=Strategy.GRADIENTS_INSIDE)
     if not vm.autograd.leaves or vm.recorder.backend.in_order:
         return
     with torch._C.DisableTorchFunction():

@@ -64,7 +64,6 @@ rule(torch._C._has_torch_function, torch.overrides.has_torch_function, unasked=T
     lambda vm, values, /: bool(vm.modes.active or overriding(vm, vm.collect(values))))
 
 
-refuse(torch.Tensor.backward, torch.autograd.backward, code="SB016", detail=BACKWARD)
 
 
 rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), unasked=True)(

@@ -19,12 +19,15 @@ import torch
 from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx.node import has_side_effect
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
+from stator import _core
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import autograd_boundaries as boundaries
+from stator.graph.state.torch_state import ANOMALY_MODE
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
 from stator.host.suspended_patches import own_entry
@@ -33,7 +36,6 @@ from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
-from stator.interp.tensors.tensor_bookkeeping import is_leaf
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 
@@ -53,78 +55,104 @@ _PARAMETER = "a Parameter or Buffer made inside the captured code"
 def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
           create_graph: Any = False, only_inputs: Any = True, allow_unused: Any = None, is_grads_batched: Any = False,
           materialize_grads: Any = False) -> Any:
+    options = {"retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused,
+               "materialize_grads": materialize_grads}
+    require_plain_engine(vm, _WHAT, (only_inputs, is_grads_batched, *options.values()))
+    if is_grads_batched or not only_inputs:
+        raise Break("SB016", f"{_WHAT}, of batched gradients")
+    outputs, inputs = tensors_of(vm, _WHAT, outputs), tensors_of(vm, _WHAT, inputs)
+    seeds = None if grad_outputs is None else tensors_of(vm, _WHAT, grad_outputs, True)
+    leaves_behind(vm, _WHAT, outputs)
+    found = gradients_of_fakes(vm, _WHAT, outputs, inputs, seeds, options)
+    if any(map(handed_on(vm, found), found)):
+        raise Break("SB016", f"{_WHAT}, which gives one tensor twice")
+    record_gradients(vm, outputs, inputs, seeds, options, found)
+    return found
+
+
+def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...]) -> None:
+    """Break where the engine would call the program, or do otherwise than compute gradients."""
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
-        raise Break("SB016", _WHAT)
-    vm.recorder.refuse_tangents(_WHAT)
+        raise Break("SB016", what)
+    vm.recorder.refuse_tangents(what)
     hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
     if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
-        raise Break("SB016", f"{_WHAT}, after retain_grad() or a hook was registered")
-    options = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
-    if any(flag is not None and type(flag) is not bool
-           for flag in (retain_graph, only_inputs, is_grads_batched, *options.values())) \
-            or is_grads_batched or not only_inputs:
-        raise Break("SB016", f"{_WHAT}, of batched gradients or with flags that are no constants")
-    outputs, inputs = tensors_of(vm, outputs), tensors_of(vm, inputs)
-    seeds = None if grad_outputs is None else tensors_of(vm, grad_outputs, True)
+        raise Break("SB016", f"{what}, after retain_grad() or a hook was registered")
+    if any(flag is not None and type(flag) is not bool for flag in flags):
+        raise Break("SB016", f"{what}, with flags that are no constants")
+    if torch.is_anomaly_enabled() or vm.torch_state.is_changed(ANOMALY_MODE):
+        raise Break("SB016", f"{what}, in anomaly mode")
     if any(note.kept for note in vm.tensors.data.values()):
-        raise Break("SB006", f"{_WHAT}, after an assignment to Tensor.data of a saved tensor",
+        raise Break("SB006", f"{what}, after an assignment to Tensor.data of a saved tensor",
                     turn_off=Strategy.DATA_ASSIGNMENTS)
-    require_whole_history(vm, outputs)
-    result = gradients_of_fakes(vm, outputs, inputs, seeds, options)
-    vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds),
-                       {"retain_graph": retain_graph, **options}, result)
-    vm.recorder.log.changes += 1
-    return result
+    vm.heap.guard(CallOf(Pinned(torch.is_anomaly_enabled)), Kind.FRESH_CALL, False)
 
 
-def tensors_of(vm: VM, value: object, or_none: bool = False) -> list[Any]:
+def tensors_of(vm: VM, what: str, value: object, or_none: bool = False) -> list[Any]:
     if type(value) is FakeTensor:
         return [value]
     if is_a(value, (dict, torch.Tensor)):
-        raise Break("SB016", f"{_WHAT}, of a {type(value).__name__}")
+        raise Break("SB016", f"{what}, of a {type(value).__name__}")
     found = vm.collect(value)
     if not all(type(each) is FakeTensor or or_none and each is None for each in found):
-        raise Break("SB016", f"{_WHAT}, of something else than tensors")
+        raise Break("SB016", f"{what}, of something else than tensors")
     return found
 
 
-def require_whole_history(vm: VM, outputs: list[Any]) -> None:
-    """Break where the engine could leave the graph: a tensor from outside that was computed there."""
-    behind = boundaries.ancestors([vm.recorder.node_of(each) for each in outputs])
-    for each in vm.recorder.inputs:
-        if each.node in behind and type(each.fake) is FakeTensor and each.tensor is not None:
-            with torch._C.DisableTorchFunction():
-                if not each.fake.requires_grad:
-                    continue
-            if not is_leaf(vm, each.fake, vm.heap.by_standin.get(id(each.fake))):
-                raise Break("SB016", f"{_WHAT}, of what was computed before")
-            if has_hooks(each.tensor):
-                raise Break("SB016", f"{_WHAT}, which calls a hook")
-            vm.heap.guard(CallOf(Pinned(has_hooks), (each.source,)), Kind.FRESH_CALL, False)
-
-
-def has_hooks(tensor: torch.Tensor) -> bool:
-    """Whether the engine calls the program on its way to a leaf."""
+def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
+    """The leaves that the engine reaches; a break where it could leave the graph, or call a hook there."""
+    recorder = vm.recorder
     with torch._C.DisableTorchFunction():
-        return bool(tensor._backward_hooks)
+        functions = boundaries.functions_behind(outputs)
+        leaves = [each.variable for each in functions if type(each) is boundaries.AccumulateGrad]
+        leaves += [each for each in outputs if each.requires_grad and each.is_leaf and not any(
+            each is leaf for leaf in leaves)]
+        foreign = any(id(leaf) not in recorder.nodes for leaf in leaves) or any(
+            type(each.fake) is FakeTensor and each.tensor is not None and each.fake.requires_grad
+            and not each.fake.is_leaf and (each.fake._version or each.fake.grad_fn in functions)
+            for each in recorder.inputs)
+    if foreign:
+        raise Break("SB016", f"{what}, of what was computed before")
+    # Fakes made after an inference mode in the same trace have lost edges of their history.
+    used = {each for output in outputs for node in boundaries.behind(recorder.node_of(output))
+            for each in node.all_input_nodes if each.op == "placeholder" and boundaries.wants_grad(each)}
+    if recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode) \
+            or not used <= {recorder.node_of(leaf) for leaf in leaves}:
+        raise Break("SB016", f"{what}, whose history the trace does not know")
+    trackers = [tracker for leaf in leaves if (tracker := vm.heap.by_standin.get(id(leaf))) is not None]
+    if not _core.plain_leaves(*[tracker.original for tracker in trackers]):
+        raise Break("SB016", f"{what}, which calls a hook")
+    sources = tuple(tracker.source for tracker in trackers)
+    vm.heap.guard(CallOf(Pinned(_core.plain_leaves), sources), Kind.FRESH_CALL, True)
+    return leaves
 
 
-def gradients_of_fakes(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
+def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
                        ) -> tuple[Any, ...]:
+    """Run the engine on the fakes; it frees what it frees in eager."""
     try:
         with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
                 torch.autograd.set_multithreading_enabled(False):
-            found = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, **options)
+            found: tuple[Any, ...] = torch.autograd.grad(outputs, inputs, seeds, **options)
     except Exception as error:
-        raise Break("SB016", f"{_WHAT}: {error}".splitlines()[0]) from None
+        raise Break("SB016", f"{what}: {error}".splitlines()[0]) from None
     if not all(each is None or type(each) is FakeTensor for each in found):
-        raise Break("SB016", f"{_WHAT}, which gives other things than plain tensors")
-    # A seed that is handed on is itself: it has a node already.
-    known = {id(each): each for each in (*outputs, *inputs, *(seeds or ())) if each is not None}
-    made = [each for each in found if each is not None]
-    if len({id(each) for each in made} | known.keys()) != len(made) + len(known):
-        raise Break("SB016", f"{_WHAT}, which gives one tensor twice")
+        raise Break("SB016", f"{what}, which gives other things than plain tensors")
     return found
+
+
+def handed_on(vm: VM, found: tuple[Any, ...]) -> Any:
+    """Whether a gradient is a tensor that others have too: a seed, or the gradient of another leaf."""
+    ids = [id(each) for each in found]
+    return lambda each: each is not None and (id(each) in vm.recorder.nodes or ids.count(id(each)) > 1)
+
+
+def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any],
+                     found: tuple[Any, ...]) -> None:
+    vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds), options, found)
+    vm.recorder.log.changes += 1
+    vm.autograd.consumes = vm.autograd.consumes or not (
+        options["create_graph"] if options["retain_graph"] is None else options["retain_graph"])
 
 
 # ---------------------------------------------------------------------- forward mode

@@ -1,0 +1,163 @@
+"""Rules for backward().   loss.backward()  ->  one node for the gradients of the leaves behind it, and `.grad` set
+
+In: losses whose whole history is in the graph.  Out: a node that calls torch.autograd.grad, and the accumulation of its
+results as AccumulateGrad of torch does it.  A leaf without a gradient gets the new one, which the residual assigns: as
+it is, or a copy that is laid out as the leaf where others have that tensor too.  To an existing one it is added in
+place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import CONSUMED, leaves_of
+from stator.graph.analysis.mutation import storage_of
+from stator.graph.metadata.input_layouts import PLAIN_CLASSES
+from stator.interp.rule_registry import rule
+from stator.interp.tensors.tensor_bookkeeping import grad_of
+from stator.interp.vm import VM
+from stator.library.torch.compiler_functions import BACKWARD
+from stator.library.torch.gradients import (
+    gradients_of_fakes,
+    handed_on,
+    leaves_behind,
+    record_gradients,
+    require_plain_engine,
+    tensors_of,
+)
+
+
+@rule(torch.Tensor.backward)
+def _tensor_backward(vm: VM, self: Any, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False,
+                     inputs: Any = None) -> None:
+    backward(vm, self, gradient, retain_graph, create_graph, inputs)
+
+
+@rule(torch.autograd.backward)
+def _backward(vm: VM, tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: Any = False,
+              grad_variables: Any = None, inputs: Any = None) -> None:
+    if grad_variables is not None:
+        raise Break("SB016", f"{BACKWARD}, with grad_variables")
+    backward(vm, tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def backward(vm: VM, tensors: Any, seeds: Any, retain_graph: Any, create_graph: Any, inputs: Any) -> None:
+    """Record the gradients of the leaves, and accumulate them."""
+    require_plain_engine(vm, BACKWARD, (retain_graph, create_graph))
+    if create_graph:
+        raise Break("SB016", f"{BACKWARD}, with create_graph=True")
+    if vm.recorder.wrappers.behind:
+        raise Break("SB016", f"{BACKWARD}, beside wrapper subclasses")
+    outputs = tensors_of(vm, BACKWARD, tensors)
+    seeds = None if seeds is None else tensors_of(vm, BACKWARD, seeds, True)
+    leaves = leaves_behind(vm, BACKWARD, outputs)
+    if inputs is not None:
+        wanted = {id(each): each for each in tensors_of(vm, BACKWARD, inputs)}
+        if not wanted or not wanted.keys() <= set(map(id, leaves)):
+            raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
+        leaves = list(wanted.values())
+    grads = [current_grad(vm, leaf) for leaf in leaves]
+    require_own_memory(vm, [grad for grad in grads if grad is not None])
+    options = {"retain_graph": retain_graph, "create_graph": False, "allow_unused": True, "materialize_grads": False}
+    found = gradients_of_fakes(vm, BACKWARD, outputs, leaves, seeds, options)
+    with torch._C.DisableTorchFunction():
+        if any(each is not None and (each.layout is not torch.strided or each.dtype is not leaf.dtype)
+               for each, leaf in zip(found, leaves, strict=True)):
+            raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
+    is_shared = [handed_on(vm, found)(each) for each in found]
+    # A tensor that has a node already is no result of this one: its copy is.
+    found = tuple(vm.recorder.propagation.alike(each) if shared else each
+                  for each, shared in zip(found, is_shared, strict=True))
+    record_gradients(vm, outputs, leaves, seeds, options, found)
+    for leaf, grad, new, shared in zip(leaves, grads, found, is_shared, strict=True):
+        if new is None:
+            continue
+        if grad is None:
+            vm.tensors.grads[id(leaf)] = (leaf, new if not shared and is_laid_out_as(new, leaf) else
+                                          copy_laid_out_as(vm, new, leaf))
+        else:
+            vm.torch_call(torch.Tensor.add_, (grad, new), None)
+
+
+def current_grad(vm: VM, leaf: FakeTensor) -> Any:
+    tracker = vm.heap.by_standin.get(id(leaf))
+    if tracker is not None and type(tracker.original) not in PLAIN_CLASSES:
+        raise Break("SB016", f"{BACKWARD}, to a leaf that is a {type(tracker.original).__name__}")
+    grad = grad_of(vm, leaf, tracker)
+    if grad is None:
+        return None
+    with torch._C.DisableTorchFunction():
+        if type(grad) is not FakeTensor or grad.requires_grad or grad.layout is not torch.strided \
+                or grad.dtype is not leaf.dtype or grad.is_inference():
+            raise Break("SB016", f"{BACKWARD}, into a .grad that is no plain tensor")
+    return grad
+
+
+def require_own_memory(vm: VM, grads: list[FakeTensor]) -> None:
+    """Break where the order matters in which the engine adds to gradients and reads other tensors."""
+    own = set(map(id, grads))
+    with torch._C.DisableTorchFunction():
+        written = set(map(storage_of, grads))
+        read = {storage_of(each.fake) for each in vm.recorder.inputs
+                if type(each.fake) is FakeTensor and id(each.fake) not in own}
+    if len(written) != len(grads) or not written.isdisjoint(read):
+        raise Break("SB016", f"{BACKWARD}, into a .grad that shares its memory")
+
+
+def is_laid_out_as(grad: FakeTensor, leaf: FakeTensor) -> bool:
+    """The layout contract of AccumulateGrad."""
+    with torch._C.DisableTorchFunction():
+        if not is_non_overlapping_and_dense_or_false(leaf):
+            return grad.is_contiguous()
+        return all(stride == wanted if size != 1 else stride != 0
+                   for size, stride, wanted in zip(grad.shape, grad.stride(), leaf.stride(), strict=True))
+
+
+def copy_laid_out_as(vm: VM, grad: FakeTensor, leaf: FakeTensor) -> Any:
+    with torch._C.DisableTorchFunction():
+        strides = leaf.stride() if is_non_overlapping_and_dense_or_false(leaf) else None
+        if strides is None or leaf.is_contiguous():
+            strides = None
+        size, dtype, device = leaf.shape, leaf.dtype, leaf.device
+    if strides is None:
+        return vm.torch_call(torch.clone, (grad,), {"memory_format": torch.contiguous_format})
+    made = vm.torch_call(torch.empty_strided, (size, strides), {"dtype": dtype, "device": device})
+    return vm.torch_call(torch.Tensor.copy_, (made, grad), None)
+
+
+# ---------------------------------------------------------------------- results with a consumed history
+
+
+def detach_consumed(vm: VM, outputs: list[Any]) -> None:
+    """Detach results of which a second backward pass would raise, so that no compiler differentiates them.
+
+    The engine has freed the histories of the fakes as it does in eager.  Behind the graph each gets a history that
+    raises (backends/autograd_histories).
+    """
+    if not vm.autograd.consumes or vm.recorder.backend.in_order:
+        return
+    for place, output in enumerate(outputs):
+        text = error_of_second_pass(vm, output) if type(output) is FakeTensor else ""
+        if text:
+            detached = vm.recorder.call(torch.Tensor.detach, (output,), {})
+            vm.recorder.node_of(detached).meta[CONSUMED] = text
+            outputs[place] = detached
+
+
+def error_of_second_pass(vm: VM, output: FakeTensor) -> str:
+    with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
+            torch.autograd.set_multithreading_enabled(False):
+        if not output.requires_grad or output.is_leaf:
+            return ""
+        try:
+            torch.autograd.grad(output, leaves_of([output]), torch.ones_like(output), True, allow_unused=True)
+        except RuntimeError as error:
+            return str(error) if "backward through the graph a second time" in str(error) else ""
+        except Exception:
+            return ""
+    return ""
