@@ -227,7 +227,7 @@ def main() -> None:
         times = [f"{statistics.median(each):,.0f} us" for each in taken.values()]
         ratios = [f"{statistics.median(map(operator.truediv, ours, side)):.2f}" for side in (eager, theirs)]
         added = statistics.median(map(operator.sub, ours, eager)) / count
-        print("{:30} {:>11} {:>11} {:>14} {:>8} {:>8} {:>10.2f} us".format(name, *times, *ratios, added))
+        print("{:30} {:>11} {:>11} {:>14} {:>8} {:>8} {:>13}".format(name, *times, *ratios, f"{added:.2f} us"))
 
 
 def inspect(contender: Contender, name: str) -> tuple[int, int]:
