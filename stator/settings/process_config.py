@@ -24,6 +24,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
                                 "loop runs natively"),
     "capture_progress_seconds": (5, "how many seconds pass between two CaptureProgress events of one capture"),
     "show_progress": (True, "captures and compilations that take long show their progress on a terminal"),
+    "capture_backward": (False, "backward() in captured code is part of the graph; else it is a graph break"),
     "verify_correctness": (False, "what compile() makes is audited: every call is also made eagerly, and compared"),
 }
 _ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit",

@@ -229,7 +229,7 @@ class ConsumedHistory(torch.autograd.Function):
     """Gives a result a history whose backward pass raises: one in the graph has consumed it."""
 
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, text: str, anchor: torch.Tensor) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, value: torch.Tensor, text: str, *inputs: torch.Tensor) -> Any:  # type: ignore[override]
         ctx.text = text
         return value.detach()
 

@@ -18,6 +18,7 @@ from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import CONSUMED, leaves_of
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
+from stator.host.suspended_patches import NOW
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import grad_of
 from stator.interp.vm import VM
@@ -30,6 +31,7 @@ from stator.library.torch.gradients import (
     require_plain_engine,
     tensors_of,
 )
+from stator.settings.process_config import config
 
 
 @rule(torch.Tensor.backward)
@@ -48,6 +50,10 @@ def _backward(vm: VM, tensors: Any, grad_tensors: Any = None, retain_graph: Any 
 
 def backward(vm: VM, tensors: Any, seeds: Any, retain_graph: Any, create_graph: Any, inputs: Any) -> None:
     """Record the gradients of the leaves, and accumulate them."""
+    if not config.capture_backward:
+        raise Break("SB016", BACKWARD)
+    if any(name in ("grad", "_grad") for _, name, _ in NOW.patches):
+        raise Break("SB016", f"{BACKWARD}, beside a replaced Tensor.grad")
     require_plain_engine(vm, BACKWARD, (retain_graph, create_graph))
     if create_graph:
         raise Break("SB016", f"{BACKWARD}, with create_graph=True")

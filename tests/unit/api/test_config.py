@@ -33,7 +33,8 @@ def test_values_and_defaults() -> None:
     assert {name: getattr(stator.config, name) for name in SETTINGS} == {
         "recompile_limit": 8, "accumulated_recompile_limit": 256, "fail_on_recompile_limit_hit": False,
         "error_on_recompile": False, "verify_correctness": False,
-        "capture_iteration_limit": 100_000, "capture_progress_seconds": 5, "show_progress": True}
+        "capture_iteration_limit": 100_000, "capture_progress_seconds": 5, "show_progress": True,
+        "capture_backward": False}
     stator.config.cache_size_limit = 3
     assert stator.config.recompile_limit == stator.config.cache_size_limit == 3
     del stator.config.recompile_limit
