@@ -47,6 +47,7 @@ _ORIGINALS = torch_originals.take()
 _VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
 _NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstance(owner, type) else owner.__dict__
                                      for owner, namespace, _ in _ORIGINALS]
+_ADDED: dict[int, set[str]] = {}  # names that came later, by the id of a copy: their absence is no patch
 _BASE = _dict_of(torch._C.TensorBase)
 _TENSOR = _ORIGINALS[0][2]
 _OBJECT = vars(object)
@@ -114,7 +115,8 @@ def _differ(now: list[Any], before: list[Any]) -> bool:
 
 
 def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]) -> Patches:
-    found = [(owner, name, ABSENT) for name in before if name not in namespace]
+    added = _ADDED.setdefault(id(before), set())
+    found = [(owner, name, ABSENT) for name in before if name not in namespace and name not in added]
     for name, value in namespace.items():
         if name in before:
             if before[name] is value:
@@ -129,7 +131,8 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
                 value is None or callable(value) or hasattr(type(value), "__get__")) or owner in TENSOR_CLASSES \
                 and name not in _KEPT_BY_PYTHON and original(name) is not ABSENT:  # which hides a member of TensorBase
             found.append((owner, name, value))
-    if not found:  # a submodule was imported, a method was added that torch does not know
+    if not found:  # a submodule was imported, a method was added that torch does not know, or is gone again
+        added |= namespace.keys() - before.keys()
         before.clear()
         before.update(namespace)
         _VALUES[id(before)] = list(before.values())

@@ -80,3 +80,10 @@ def test_unchanged_namespaces_are_not_compared_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(suspended_patches, "_differ", lambda now, before: compared.append(now))
     stator.compile(program, backend="eager")(torch.ones(3))
     assert not compared
+
+
+def test_a_method_that_is_added_and_removed_is_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "method_of_a_test", lambda self: self, raising=False)
+    assert not suspended_patches.find_patches()
+    monkeypatch.undo()
+    assert not suspended_patches.find_patches()
