@@ -152,13 +152,13 @@ def test_passes_that_are_found_in_the_cache_are_called_directly(grad, monkeypatc
         found.clear()
         counters.clear()
         stator.reset()
-        compiled = stator.compile(model)
+        compiled = stator.compile(model, options={"regions": [Layer]})
         with torch.set_grad_enabled(grad):
             compiled(torch.randn(4, 8, requires_grad=grad))
-    assert counters["aot_autograd"]["autograd_cache_hit"] == len(found) and all(found)
+    assert counters["aot_autograd"]["autograd_cache_hit"] == len(found) > 1 and all(found)
     if grad:
-        for left, right in zip(gradients(compiled, model, lambda out: out[0].sum().backward()),
-                               gradients(model, model, lambda out: out[0].sum().backward()), strict=True):
+        for left, right in zip(gradients(compiled, model, lambda out: (out[0] - out[1]).sum().backward()),
+                               gradients(model, model, lambda out: (out[0] - out[1]).sum().backward()), strict=True):
             torch.testing.assert_close(left, right)
     else:
         with torch.no_grad():
