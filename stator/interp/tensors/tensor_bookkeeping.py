@@ -115,7 +115,7 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     return leaf
 
 
-def grad_of(vm: VM, fake: Any, tracker: VariableTracker) -> Any:
+def grad_of(vm: VM, fake: Any, tracker: VariableTracker | None) -> Any:
     if id(fake) in vm.tensors.grads:
         return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
@@ -127,7 +127,7 @@ def grad_of(vm: VM, fake: Any, tracker: VariableTracker) -> Any:
     return vm.heap.adopt(grad, Attr(tracker.source, "grad"))
 
 
-def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker) -> bool:
+def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     """Whether retain_grad() was called on a tensor that is no leaf; what the trace itself has made had no backward."""
     if tracker is None:
         return id(fake) in vm.autograd.retained
