@@ -17,7 +17,7 @@ from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, tensors_i
 
 
 def save_values(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
-    """Forbid to make again what reads a written input; checkpoints of the program stay as they are in eager."""
+    """Forbid recomputation from written inputs; checkpoints of the user recompute as in eager."""
     storages = set(gm.meta.get(WRITTEN_AROUND, ())).union(*map(written_storages, gm.graph.nodes))
     storages.intersection_update([storage_of(fake) for fake in inputs if type(fake) is FakeTensor])
     for node in gm.graph.nodes if storages else ():

@@ -176,7 +176,7 @@ def anything_let_go(heap: Heap) -> bool:
 
 
 def refuse_watched_deaths(heap: Heap) -> None:
-    """A finalizer, or who is told of a death, sees what the program had done by then."""
+    """Finalizers and weakref callbacks see the effects before them."""
     gone = {id(part): part for part in _let_go(heap)}
     if not gone:
         return
@@ -205,7 +205,7 @@ def _let_go(heap: Heap) -> Iterator[Any]:
 
 
 def _references_of_ours(heap: Heap) -> dict[int, int]:
-    """How often the trace itself holds each of the user's objects."""
+    """Count the references of the trace to each outside object."""
     counts: dict[int, int] = {}
     for tracker in heap.trackers:
         for part in (tracker.original, *_initial_parts(tracker)):

@@ -40,7 +40,7 @@ class Shell:
     """How to make an empty stand-in of a class, and which container part it has."""
 
     shape: ShadowKind
-    base: Any  # the container class: it is asked for methods that `type` does not have
+    base: Any  # the container class: its methods serve where `type` has none
     make: Callable[..., Any]
     mutable: bool = True
 

@@ -154,7 +154,7 @@ class EffectState(Mechanism):
 
     noted: list[Any] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
-    watched: bool = False  # whether code of the user's runs when the effects are replayed
+    watched: bool = False  # whether user code runs at the replay of effects
     early: int = 0  # how many of them come before the program's first change of anything outside
     runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)
 

@@ -68,7 +68,7 @@ def packed(gm: fx.GraphModule, inputs: list[Any], settings: Settings, grad_enabl
 
 
 def unpacked(data: bytes) -> tuple[fx.GraphModule, list[Any], Settings, bool, FakeTensorMode, bool]:
-    """What `packed` was given, the fake mode, and whether it was in inference mode; torch is set as it was there."""
+    """Return the arguments of `packed`, the fake mode and inference mode; restore the settings of torch."""
     configs, state, inference, threads, limit, graph = pickle.loads(data)
     for name, config in configs.items():
         importlib.import_module(name).load_config(config)

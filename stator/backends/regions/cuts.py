@@ -39,7 +39,7 @@ def place_cuts(flow: Flow, run: Run, probes: Probes, fuses: bool, least_repeats:
 
 
 def named_calls(flow: Flow) -> list[Any]:
-    """For each node, the call of the user's that it is part of: its name and number, or nothing."""
+    """Map each node to the name and number of the marked call around it, or to None."""
     calls: list[Any] = []
     for node in flow.body:
         given = node.args[0] if node.target is operator.getitem else None

@@ -25,7 +25,7 @@ from stator.graph.fx.nodes import Play, Stretch, method_of_node
 FILENAME = "<stator graph>"
 STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)
 AT = "at"  # in a node's metadata: the offset of the instruction that made it
-NAMED_REGION = "named_region"  # the call of the user's that it is part of, to be compiled as a piece of its own
+NAMED_REGION = "named_region"  # the marked call around a node, which is compiled as one piece
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
 _OPERATORS = {id(function): symbol for function, symbol in {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",

@@ -42,7 +42,7 @@ class Suspended:
         self.saved: ExcState | None = None
         self.shown: Any = None  # the frame object the program was shown, whose only true fact is its code
         self.handle: Any = None  # weakref to the object the program holds
-        self.adopted: Any = None  # the source of the user's generator whose body this is
+        self.adopted: Any = None  # source of the outside generator with this body
         self.entered = False  # it was advanced by this trace
         self.over = False  # it was over before
         self.alive: Any = None  # the object itself while its body runs: a caller's stack would hold it

@@ -111,7 +111,7 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
 
 @contextlib.contextmanager
 def own_context(vm: VM) -> Iterator[None]:
-    """Compute decimals on a copy of the user's context: its flags stay as they are."""
+    """Compute decimals on a copy of the context: the flags of the original stay unchanged."""
     users = decimal.getcontext()
     vm.contexts.decimal = users.copy()
     vm.contexts.decimal.clear_flags()
