@@ -7,7 +7,7 @@ In: the texts of `stator/` and `csrc/`, `docs/glossary.md`, and `tools/ratchets.
 Out: one line for each broken rule:
 
 - a class has at most 15 attributes: names assigned on `self` in its body, and annotated fields;
-- the number of annotations that are just `Any` only falls, and so does the number of lines;
+- the number of annotations that are just `Any` only falls, and so does the number of lines outside LATER_ROOMS;
 - a file has at most 500 lines; one that is longer is stored, and only shrinks;
 - every word of a file name in `stator/` is in the glossary, in torch's or CPython's vocabulary, or plain English.
 
@@ -28,6 +28,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 STORE = ROOT / "tools" / "ratchets.json"
 GOAL_LINES = 47_000
+LATER_ROOMS = {  # capabilities that were built after the goal was set, with the chapter that describes each
+    "stator/artifacts/": "docs/artifacts.md",
+    "stator/ranks/": "docs/ranks.md",
+    "stator/library/distributed/": "docs/ranks.md",
+    "stator/report/": "docs/report.md",
+    "stator/cli/": "docs/report.md",
+}
 LONGEST_FILE = 500
 MOST_ATTRIBUTES = 15
 MOST_EXCEPTIONS = 5
@@ -111,7 +118,7 @@ def count_any(sources: Mapping[str, str]) -> int:
 
 
 def count_lines(sources: Mapping[str, str]) -> int:
-    return sum(text.count("\n") for text in sources.values())
+    return sum(text.count("\n") for path, text in sources.items() if not path.startswith(tuple(LATER_ROOMS)))
 
 
 def long_files(sources: Mapping[str, str]) -> dict[str, int]:
@@ -148,7 +155,7 @@ def too_many_any(sources: Mapping[str, str], stored: int) -> Iterator[str]:
 
 def too_many_lines(sources: Mapping[str, str], stored: int) -> Iterator[str]:
     if (count := count_lines(sources)) > max(stored, GOAL_LINES):
-        yield f"stator/ has {count:,} lines, more than the {stored:,} that it had"
+        yield f"stator/ has {count:,} lines outside later rooms, more than the {stored:,} that it had"
 
 
 def too_long_files(sources: Mapping[str, str], stored: Mapping[str, int]) -> Iterator[str]:

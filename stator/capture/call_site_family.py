@@ -21,6 +21,7 @@ from stator import _core
 from stator.cache.dispatch import update_dispatch
 from stator.capture.call_site import CallSite, Installed
 from stator.heap.raw_access import instance_dict
+from stator.host.garbage_collection import living
 from stator.host.value_kinds import is_a
 from stator.settings.options import Settings
 from stator.shapes.policy import DYNAMIC_MARK, UNBACKED_MARK, WEAK_MARK
@@ -39,7 +40,7 @@ def entry_of_another(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, 
     """An entry that accepts the call, as this place may install it."""
     if site.point is not None or site.settings.isolate_recompiles:
         return None
-    others = [other for other in _members.get(site.fn, ()) if other is not site.compiled]
+    others = [other for other in living(_members.get(site.fn, weakref.WeakSet())) if other is not site.compiled]
     if not others or is_marked(bound):
         return None
     own = {id(tag) for _, _, tag in site.compiled.entries()}

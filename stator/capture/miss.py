@@ -36,7 +36,7 @@ from stator.emit.resume.resume_points import NATIVE_CODES, ResumePoint
 from stator.graph.metadata import propagation
 from stator.graph.state.quiet_logging import loggers_unchanged
 from stator.graph.state.suspended_modes import set_aside
-from stator.host.garbage_collection import collector_paused
+from stator.host.garbage_collection import collector_paused, living
 from stator.host.held_signals import held_signals
 from stator.host.own_code import OWN_FOLDER
 from stator.host.replaced_builtins import replaced
@@ -84,7 +84,7 @@ def force_backend(backend: Any) -> None:
     """A stance forces this backend from now on; None: each function has its own again."""
     if backend is not None:
         check_settings(Settings(backend=backend))
-    for compiled in list(_entries):
+    for compiled in living(_entries):
         use_backend(compiled._stator_site, backend)
 
 
@@ -109,7 +109,7 @@ def reset() -> None:
     compiled_graphs.forget()
     code_memory.forget()
     jobs.forget()
-    for compiled in list(_entries):
+    for compiled in living(_entries):
         compiled.clear()
         site = compiled._stator_site
         site.stance.put_aside.clear()
@@ -122,14 +122,14 @@ def reset() -> None:
 
 def shape_profile() -> str:
     """What every place has learned about changing sizes, as JSON."""
-    sites = [compiled._stator_site for compiled in list(_entries)]
+    sites = [compiled._stator_site for compiled in living(_entries)]
     return profile.export((site.place, site.shapes.memory) for site in sites)
 
 
 def load_shape_profile(text: str) -> None:
     """Start from what another process has learned: places that exist, and those that are made later."""
     profile.load(text)
-    for compiled in list(_entries):
+    for compiled in living(_entries):
         site = compiled._stator_site
         site.shapes.memory.foreseen = profile.foreseen(site.place)
 
@@ -256,7 +256,7 @@ def announced(site: CallSite, bound: tuple[Any, ...]) -> str:
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
     """How many entries were made for this place of the program, in all compile() calls, for objects of this class."""
     receiver = type(bound[0]) if bound else None
-    return len({id(tag) for each in list(_entries) if each._stator_site.place_key == site.place_key
+    return len({id(tag) for each in living(_entries) if each._stator_site.place_key == site.place_key
                 for _, _, tag in each.entries() if tag is None or tag.receiver in (receiver, None)})
 
 

@@ -1,4 +1,4 @@
-"""The garbage collector waits until a capture is over.   with collector_paused(): capture
+"""The collector waits until a capture is over; weak sets are read whole.   with collector_paused(): capture
 
 A capture makes many objects and next to no garbage: collections look at them again and again, and a full one costs more
 than the capture of a small model.  Finalizers of the user, which a collection may run, would run under the modes of the
@@ -9,35 +9,36 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 from collections.abc import Iterator
+from typing import TypeVar
 
 _paused = False
+_T = TypeVar("_T")
 
 
 @contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """Turn the collector off, where the program has it on."""
+def _switched(paused: bool) -> Iterator[None]:
     global _paused
-    if not gc.isenabled():
-        yield
-        return
-    before, _paused = _paused, True
-    gc.disable()
+    before, _paused = _paused, paused or _paused
+    (gc.disable if paused else gc.enable)()
     try:
         yield
     finally:
         _paused = before
-        gc.enable()
+        (gc.enable if paused else gc.disable)()
 
 
-@contextlib.contextmanager
-def collector_running() -> Iterator[None]:
+def collector_paused() -> contextlib.AbstractContextManager[None]:
+    """Turn the collector off, where the program has it on."""
+    return _switched(True) if gc.isenabled() else contextlib.nullcontext()
+
+
+def collector_running() -> contextlib.AbstractContextManager[None]:
     """Inside collector_paused(): turn it on again."""
-    if not _paused or gc.isenabled():
-        yield
-        return
-    gc.enable()
-    try:
-        yield
-    finally:
-        gc.disable()
+    return _switched(False) if _paused and not gc.isenabled() else contextlib.nullcontext()
+
+
+def living(members: weakref.WeakSet[_T]) -> list[_T]:
+    """List the members at one instant: iterating over the set fails where another thread adds one meanwhile."""
+    return [member for reference in members.data.copy() if (member := reference()) is not None]

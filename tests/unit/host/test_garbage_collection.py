@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import torch
 
 import stator
 from stator import events
+from stator.host.garbage_collection import living
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -51,3 +55,36 @@ def test_the_program_reads_its_own_setting() -> None:
         return x + 1, gc.isenabled()
 
     assert stator.compile(asks, backend="eager")(torch.ones(2))[1] is True
+
+
+def test_a_weak_set_is_read_while_another_thread_adds_to_it() -> None:
+    """Iterating over the set itself raises RuntimeError here, which the second half shows."""
+    class Member:
+        pass
+
+    members: weakref.WeakSet[Member] = weakref.WeakSet()
+    kept = [Member() for _ in range(500)]
+    for member in kept:
+        members.add(member)
+    stop = threading.Event()
+
+    def add() -> None:
+        while not stop.is_set():
+            others = [Member() for _ in range(50)]
+            for other in others:
+                members.add(other)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread = threading.Thread(target=add)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert set(kept) <= set(living(members))
+        with pytest.raises(RuntimeError, match="changed size"):
+            while True:
+                list(members)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(before)
