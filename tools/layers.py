@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("api",),
     ("audit",),
     ("capture",),
+    ("artifacts",),
     ("emit", "cache", "backends"),
     ("library",),
     ("interp",),

@@ -15,16 +15,19 @@ from stator.settings.options import DEFAULT_RECOMPILE_LIMIT, list_accepted
 
 # Name -> its default, and what it does.
 SETTINGS: dict[str, tuple[Any, str]] = {
-    "recompile_limit": (DEFAULT_RECOMPILE_LIMIT, "how often one compiled callable may be captured, where compile() is "
-                        "not told otherwise"),
+    "recompile_limit": (DEFAULT_RECOMPILE_LIMIT, "how often one compiled callable may be captured"),
     "accumulated_recompile_limit": (256, "how often one place of the program may be captured, by all compile() calls"),
     "fail_on_recompile_limit_hit": (False, "RecompileLimit is raised at either limit, instead of running eagerly"),
     "error_on_recompile": (False, "RecompileForbidden is raised where a second entry would be made"),
-    "capture_iteration_limit": (100_000, "how many loop iterations one capture follows; beyond it the frame of the "
-                                "loop runs natively"),
+    "capture_iteration_limit": (100_000, "how many loop iterations one capture follows before the frame runs natively"),
     "capture_progress_seconds": (5, "how many seconds pass between two CaptureProgress events of one capture"),
     "show_progress": (True, "captures and compilations that take long show their progress on a terminal"),
     "capture_backward": (False, "backward() in captured code is part of the graph; else it is a graph break"),
+    "artifact_dir": ("", "folder of stored entries, else STATOR_CACHE_DIR; none: nothing is stored or loaded"),
+    "artifact_mode": ("", "off, read or read-write, else STATOR_CACHE_MODE; read-write where a folder is named"),
+    "artifact_store_bytes": (4 << 30, "size of that folder beyond which entries that were not used for longest go"),
+    "artifact_trusted_dirs": ("", "folders whose artifacts need no signature by the user's key; joined by os.pathsep"),
+    "artifact_key_file": ("", "file of the key that signs artifacts; else one in the user's folder for settings"),
     "verify_correctness": (False, "what compile() makes is audited: every call is also made eagerly, and compared"),
 }
 _ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit",
@@ -35,11 +38,8 @@ _ELSEWHERE = {
     "disable": "use stator.set_stance('force_eager')",
     "verbose": "use STATOR_LOGS, or stator.set_logs",
     "assume_static_by_default": "use compile(dynamic=True)",
-    "automatic_dynamic_shapes": "use compile(dynamic=False)",
-    "capture_scalar_outputs": "unbacked numbers are always captured where they can be",
-    "capture_dynamic_output_shape_ops": "unbacked sizes are always captured where they can be",
-    "specialize_int": "use compile(dynamic=False)",
-    "specialize_float": "use compile(dynamic=False)",
+    **dict.fromkeys(("automatic_dynamic_shapes", "specialize_int", "specialize_float"), "use compile(dynamic=False)"),
+    **dict.fromkeys(("capture_scalar_outputs", "capture_dynamic_output_shape_ops"), "captured where they can be"),
     "error_on_graph_break": "use compile(fullgraph=True), or stator.error_on_graph_break",
     "trace_numpy": "use options={'trace_numpy': ...}",
 }
@@ -64,13 +64,13 @@ class Config:
             return self._values[name]
         default = SETTINGS[name][0]
         found = default if self._elsewhere is None else self._elsewhere(name)
-        return found if type(found) is type(default) and (type(found) is bool or found > 0) else default
+        return found if type(found) is type(default) and (type(found) is not int or found > 0) else default
 
     def __setattr__(self, name: str, value: object) -> None:
         name = known_name(name)
         default = SETTINGS[name][0]
         if type(value) is not type(default):
-            wanted = "True or False" if type(default) is bool else "an int from 1"
+            wanted = {bool: "True or False", str: "a str"}.get(type(default), "an int from 1")
             raise OptionTypeError(f"stator.config.{name} = {value!r} is not accepted; use {wanted}")
         if type(value) is int and value < 1:
             raise OptionValueError(f"stator.config.{name} = {value!r} is not accepted; use an int from 1")
