@@ -11,6 +11,7 @@ read the same events.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -189,6 +190,13 @@ class GraphKeptWhole(Event):
     why: str
 
 
+class ArtifactRefused(Event):
+    """A file or folder of stored entries is not used; a capture takes its place.  `why` has the remedy, too."""
+
+    path: str
+    why: str
+
+
 class Effects(Event):
     """The side effects that a captured segment replays, one line of text each."""
 
@@ -221,7 +229,6 @@ class AuditDifference(Event):
 
 
 Listener = Callable[[Event], object]
-
 # Replaced as a whole under the lock and never changed in place, so that `emit` reads it without one.
 _listeners: tuple[Listener, ...] = ()
 _lock = threading.Lock()
@@ -269,12 +276,7 @@ def emit_progress(event: CaptureProgress | PiecesCompiled) -> None:
 def subscribe(callback: Listener) -> Callable[[], None]:
     """Call `callback` with every event from now on; returns the function that ends it."""
     global _listeners
-
-    # A wrapper of its own per subscription, so that one callback subscribed twice is ended once at a time.
-    def listener(event: Event) -> None:
-        callback(event)
-
-    listener.__qualname__ = getattr(callback, "__qualname__", repr(callback))
+    listener = functools.partial(callback)  # its own for each subscription: one callback may have several
     with _lock:
         _listeners = (*_listeners, listener)
 
@@ -290,8 +292,6 @@ def subscribe(callback: Listener) -> Callable[[], None]:
 def record() -> Iterator[list[Event]]:
     """Collect the events of all threads while the block runs."""
     log: list[Event] = []
-    unsubscribe = subscribe(log.append)
-    try:
+    with contextlib.ExitStack() as block:
+        block.callback(subscribe(log.append))
         yield log
-    finally:
-        unsubscribe()

@@ -45,7 +45,7 @@ _NAME = re.compile(r"(?!\.\.?(?:/|\Z))[\w.+=@-]{1,200}(?:/(?!\.\.?(?:/|\Z))[\w.+
 class Limits:
     """Largest accepted file and parts."""
 
-    file_bytes: int = 2 << 30
+    file_bytes: int = 512 << 20
     manifest_bytes: int = 64 << 20
     label_bytes: int = 4096
     blobs: int = 4096
@@ -66,19 +66,18 @@ class Container:
 
 
 def pack(container: Container, key: bytes, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """Bytes of a container.  A value that is not exactly JSON raises TypeError, one beyond a limit ValueError."""
+    """Bytes of a container, or Refused beyond a limit.  Values must be exactly JSON (TypeError, ValueError)."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
-    problem = _json_problem(container.manifest, limits) or _name_problem(container.blobs, limits)
-    if problem:
-        raise ValueError(f"the container cannot be packed: {problem}")
+    _check_names(container.blobs)
+    if problem := _json_problem(container.manifest, limits):
+        raise Refused(Reason.TOO_LARGE, problem)
     label = container.label.encode()
     manifest = json.dumps(container.manifest, allow_nan=False, separators=(",", ":")).encode("ascii")
     rows = [(name.encode("ascii"), blob) for name, blob in container.blobs.items()]
     table = b"".join([_BLOB.pack(len(blob), len(name), hashlib.sha256(blob).digest()) + name for name, blob in rows])
     total = _START + len(label) + len(manifest) + len(table) + sum(map(len, container.blobs.values()))
-    if total > limits.file_bytes or len(manifest) > limits.manifest_bytes or len(label) > limits.label_bytes:
-        raise ValueError(f"the container is too large: {total:,} bytes, {len(manifest):,} of them JSON")
+    _check_sizes((len(rows), total, len(manifest), len(table), len(label)), limits)
     header = _HEADER.pack(MAGIC, VERSION, len(rows), total, len(manifest), len(table), len(label))
     signed = key_id(key)
     digest = hashlib.sha256(b"".join((header, signed, label, manifest, table))).digest()
@@ -132,12 +131,7 @@ def _read_header(view: memoryview, limits: Limits) -> tuple[int, tuple[int, int,
     _, version, blobs, total, manifest, table, label = _HEADER.unpack(view[:_HEADER.size])
     if version != VERSION:
         raise Refused(Reason.VERSION, f"version {version}, not {VERSION}")
-    largest_table = limits.blobs * (_BLOB.size + 16 * 201)
-    for name, size, limit in (("file", total, limits.file_bytes), ("manifest", manifest, limits.manifest_bytes),
-                              ("label", label, limits.label_bytes), ("number of blobs", blobs, limits.blobs),
-                              ("table", table, largest_table)):
-        if size > limit:
-            raise Refused(Reason.TOO_LARGE, f"{name}: {size:,}, at most {limit:,}")
+    _check_sizes((blobs, total, manifest, table, label), limits)
     if total != len(view) or _START + label + manifest + table > total:
         raise Refused(Reason.TRUNCATED, f"{len(view):,} bytes, the header has {total:,}")
     return blobs, (label, manifest, table)
@@ -235,12 +229,18 @@ def _inside(value: object) -> Iterable[object]:
     raise TypeError(f"{value!r} is no JSON value")
 
 
-def _name_problem(blobs: Mapping[str, bytes], limits: Limits) -> str | None:
-    if len(blobs) > limits.blobs:
-        return f"{len(blobs):,} blobs, at most {limits.blobs:,}"
+def _check_sizes(sizes: tuple[int, ...], limits: Limits) -> None:
+    """Refuse sizes of a header that are beyond the limits."""
+    largest_table = limits.blobs * (_BLOB.size + 16 * 201)
+    allowed = (limits.blobs, limits.file_bytes, limits.manifest_bytes, largest_table, limits.label_bytes)
+    for name, size, limit in zip(("blobs", "file", "manifest", "table", "label"), sizes, allowed, strict=True):
+        if size > limit:
+            raise Refused(Reason.TOO_LARGE, f"{name}: {size:,}, at most {limit:,}")
+
+
+def _check_names(blobs: Mapping[str, bytes]) -> None:
     for name, blob in blobs.items():
         if type(blob) is not bytes:
             raise TypeError(f"blob {name!r} is {type(blob).__name__}, not bytes")
         if not _NAME.fullmatch(name):
-            return f"{name!r} is no name of a blob; use a relative path of letters, digits and _.+=@-"
-    return None
+            raise ValueError(f"{name!r} is no name of a blob; use a relative path of letters, digits and _.+=@-")

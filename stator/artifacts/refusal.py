@@ -28,6 +28,7 @@ class Reason(enum.Enum):
     OTHER_OWNER = "the path belongs to another user", "Give a path that belongs to you."
     WRITABLE_BY_OTHERS = "other users can write to the path", "Take their rights away: chmod go-w."
     READABLE_BY_OTHERS = "other users can read the key", "Delete it: a new one is made, and old artifacts are refused."
+    MODE = "the mode of the store is not known", "Use off, read or read-write."
     UNREADABLE = "the path cannot be read or written", "Give a path with the rights to read and write."
 
     @property

@@ -32,19 +32,21 @@ def key_path() -> Path:
 def user_key() -> bytes:
     """The key of this user; made if there is none.  Of processes that make one at once, all get the same."""
     path = key_path()
-    make_folder(path.parent)
-    if (key := _read_key(path)) is not None:
-        return key
-    try:
-        write_file(path, secrets.token_bytes(KEY_BYTES), replace=False)
-    except OSError as error:
-        raise Refused(Reason.UNREADABLE, f"{path}: {error.strerror}") from error
     if (key := _read_key(path)) is None:
+        make_folder(path.parent)
+        try:
+            write_file(path, secrets.token_bytes(KEY_BYTES), replace=False)
+        except OSError as error:
+            raise Refused(Reason.UNREADABLE, f"{path}: {error.strerror}") from error
+        key = _read_key(path)
+    if key is None:
         raise Refused(Reason.UNREADABLE, f"{path} was removed")
     return key
 
 
 def _read_key(path: Path) -> bytes | None:
+    if path.parent.exists():
+        check_folder(path.parent)
     key = read_file(path, KEY_BYTES, secret=True)
     if key is not None and len(key) != KEY_BYTES:
         raise Refused(Reason.MALFORMED, f"the key {path} has {len(key)} bytes, not {KEY_BYTES}")
@@ -70,7 +72,7 @@ def read_signed(path: Path, limits: Limits = DEFAULT_LIMITS) -> Container | None
     if data is None:
         return None
     try:
-        key = user_key()
+        key = _read_key(key_path())
     except Refused:
         if not trusted:
             raise

@@ -77,6 +77,7 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
     "captures": ((events.CaptureStarted, events.CaptureProgress, events.PiecesCompiled, events.CaptureFinished,
                   events.CompiledElsewhere, events.SwappedIn), _text),
     "effects": ((events.Effects,), _text),
+    "artifacts": ((events.ArtifactRefused,), _text),
     "failures": ((events.InternalFailure,), _text),
     "all": ((events.Event,), _text),
 }

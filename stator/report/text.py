@@ -70,6 +70,7 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
     events.SwappedIn: lambda e: (f"start: {e.name} runs compiled from now on, after {e.eager_calls} eager calls "
                                  f"(swapped in within {e.seconds:.2f} s)"),
     events.GraphKeptWhole: lambda e: f"regions: {e.graph_nodes} nodes compiled whole: {e.why}",
+    events.ArtifactRefused: lambda e: f"artifacts: {e.path} is not used: {e.why}",
     events.Effects: lambda e: "\n".join([f"effects of {e.name}:", *(f"  {effect}" for effect in e.effects)]),
     events.ResumeCode: lambda e: f"resume code of {e.name}: {len(e.code.co_code)} bytes",
     events.LineTraced: lambda e: f"trace {e.filename}:{e.line} in {e.function}",

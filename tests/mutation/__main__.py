@@ -32,7 +32,8 @@ from tests.mutation.subjects import Mutant, all_mutants, run_at_import
 HERE = Path(__file__).parent
 DEFAULT_TESTS = ["tests/lang", "tests/laws/test_laws.py", "tests/laws/test_precision.py", "tests/breaks", "tests/unit/shapes",
                  "tests/unit/emit", "tests/unit/heap", "tests/unit/guards", "tests/unit/graph", "tests/unit/interp",
-                 "tests/unit/native", "tests/unit/api", "tests/unit/entry", "tests/unit/cache", "tests/unit/audit"]  # fmt: skip
+                 "tests/unit/native", "tests/unit/api", "tests/unit/entry", "tests/unit/cache", "tests/unit/audit",
+                 "tests/unit/artifacts"]  # fmt: skip
 LIMIT = 20  # seconds of processor time for one test, at least
 WAITING = 300  # seconds for one test that only waits
 NAME = 300  # bytes of a test's name that are told

@@ -113,7 +113,7 @@ def test_prose_keeps_to_the_rules(page: Path) -> None:
 
 def test_settings_have_their_defaults() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
-    given = {name: value.replace(",", "") for name, value in rows if name in SETTINGS}
+    given = {name: value.replace(",", "").strip('`"') for name, value in rows if name in SETTINGS}
     assert given == {name: str(default) for name, (default, _) in SETTINGS.items()}
 
 
