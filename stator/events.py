@@ -189,6 +189,30 @@ class GraphKeptWhole(Event):
     why: str
 
 
+class ArtifactRefused(Event):
+    """A file or folder of stored entries is not used; a capture takes its place."""
+
+    path: str
+    why: str
+    remedy: str
+
+
+class EntryLoaded(Event):
+    """An entry of another process accepts the call: nothing was traced or compiled."""
+
+    name: str
+    guards: int
+
+
+class NotCached(Event):
+    """An entry cannot be stored, or stored entries cannot be used: the first reason, and the user's line."""
+
+    name: str
+    why: str
+    filename: str | None = None
+    line: int | None = None
+
+
 class Effects(Event):
     """The side effects that a captured segment replays, one line of text each."""
 
