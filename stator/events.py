@@ -197,6 +197,22 @@ class ArtifactRefused(Event):
     why: str
 
 
+class EntryLoaded(Event):
+    """An entry of another process accepts the call: nothing was traced or compiled."""
+
+    name: str
+    guards: int
+
+
+class NotCached(Event):
+    """An entry cannot be stored, or stored entries cannot be used: the first reason, and the user's line."""
+
+    name: str
+    why: str
+    filename: str | None = None
+    line: int | None = None
+
+
 class Effects(Event):
     """The side effects that a captured segment replays, one line of text each."""
 

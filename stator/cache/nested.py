@@ -83,7 +83,7 @@ class NestedFrames:
         self._make_entry = make_entry
         self._own_codes = own_codes
         self._places: dict[types.CodeType, Place] = {}
-        self._met: dict[Any, NestedFunction] = {}
+        self.met: dict[Any, NestedFunction] = {}
         self._per_code: dict[types.CodeType, int] = {}
         # invoke(function, *args, **kwargs): call natively; frames entered below are compiled in turn.
         self.invoke: Callable[..., Any] = functools.partial(_hook.call_below, self.entered)
@@ -106,7 +106,7 @@ class NestedFrames:
             return closed(func) if mark.recursive else _hook.RUN
         if not any(holds_tensors(value) for value in args):
             return _hook.RUN
-        nested = self._nested(func)
+        nested = self.function(func)
         if nested is None or not nested.captures:
             return _hook.RUN
         try:
@@ -114,18 +114,18 @@ class NestedFrames:
         finally:
             nested.judge()
 
-    def _nested(self, func: types.FunctionType) -> NestedFunction | None:
+    def function(self, func: types.FunctionType) -> NestedFunction | None:
         """The function's compiled form; functions that differ in nothing but identity share one."""
         code = func.__code__
         plain = func.__defaults__ is None and func.__kwdefaults__ is None and not func.__dict__
         key = (code, id(func.__globals__)) if plain else (code, id(func))
-        found = self._met.get(key)
+        found = self.met.get(key)
         if found is None:
             count = self._per_code.get(code, 0)
             if count >= _FUNCTIONS_PER_CODE:
                 return None
             self._per_code[code] = count + 1
-            found = self._met[key] = NestedFunction(self._make_entry(func))  # keeps `func`, hence its id
+            found = self.met[key] = NestedFunction(self._make_entry(func))  # keeps `func`, hence its id
         return found
 
 

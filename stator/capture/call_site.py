@@ -105,6 +105,7 @@ class CallSite:
     eager: EagerRecord = field(default_factory=EagerRecord)
     stance: ForcedBackend = field(init=False)
     start: EagerStart = field(default_factory=EagerStart)
+    stored: Any = None  # artifacts.StoredSite: entries of another process that no call has met yet
 
     def __post_init__(self) -> None:
         self.stance = ForcedBackend(self.settings)

@@ -168,7 +168,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
             return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
     if site.shapes.declared.dims:
         site.shapes.declared.check_call(site.fn, bound)
-    if take_from_family(site, bound):
+    if take_from_family(site, bound) or take_stored(site, bound):
         return _core.RETRY
     if not may_compile(site, bound):
         return _core.EAGER
@@ -270,6 +270,17 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
             site.compiled.add_entry(*found)
             update_dispatch(site.compiled)
     return found is not None
+
+
+def take_stored(site: CallSite, bound: tuple[Any, ...]) -> bool:
+    """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
+    if site.stored is None:
+        return False
+    with _lock, held_signals(), collector_paused(), restored():
+        found: bool = site.stored.take(bound)
+        if found:
+            update_dispatch(site.compiled)
+    return found
 
 
 def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:

@@ -15,7 +15,7 @@ from torch import fx
 
 from stator.backends.regions.extraction import Piece
 from stator.backends.regions.flow import Flow
-from stator.graph.fx.graph_modules import Source, last_uses
+from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 
 FILENAME = "<stator regions>"
 
@@ -46,5 +46,6 @@ def stitch(flow: Flow, steps: list[Piece | fx.Node], directly: bool = False) -> 
         if gone:
             lines[-1] += f"; {' = '.join(gone)} = None"
     lines.append(f"    return {source.text(flow.output.args[0], names)}")
-    exec(compile("\n".join(lines), FILENAME, "exec"), source.names)  # noqa: S102  our own text
+    source.names[TEXT] = "\n".join(lines)
+    exec(compile(source.names[TEXT], FILENAME, "exec"), source.names)  # noqa: S102  our own text
     return source.names["graph"]  # type: ignore[no-any-return]

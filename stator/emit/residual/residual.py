@@ -64,6 +64,7 @@ class Residual:
     packed: int = 0  # how many of the wanted values are handed over as one tuple, the first parameter
     effects: int = 0
     lines: list[str] = field(default_factory=list)
+    resume: object = None  # Advance: how the call goes on behind a break
 
     def link(self, compiled: object, backend: str = "") -> Any:
         """The residual as a function, with the compiled graph bound to its name."""
@@ -146,7 +147,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
-                    inputs, len(sources), effects, writer.lines)
+                    inputs, len(sources), effects, writer.lines, resume)
 
 
 def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:

@@ -46,18 +46,18 @@ class Points:
         self.make_entry = make_entry  # the entry object of a point
         self.invoke = invoke  # calls a function of the program natively, its Python callees compiled
         self.probe: Any = None  # told what every break costs, while somebody measures
-        self._points: dict[Any, ResumePoint] = {}
+        self.known: dict[Any, ResumePoint] = {}
         # error_on_graph_break around the call whose segments run, once a segment has ended under another.
         self._policy_outside: tuple[bool | None] | None = None
 
     def point(self, states: list[FrameState], pushes: tuple[str, ...], handled: bool, raising: bool) -> ResumePoint:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
-        found = self._points.get(key)
+        found = self.known.get(key)
         if found is None:
             line = decode(states[-1].code).instructions[states[-1].index].line
             found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}")
             found.compiled = self.make_entry(found)
-            self._points[key] = found
+            self.known[key] = found
         return found
 
     def enter_policy(self, value: bool | None) -> None:
@@ -71,7 +71,7 @@ class Points:
 
     def entries(self) -> list[Any]:
         """The entry objects of all points."""
-        return [point.compiled for point in self._points.values()]
+        return [point.compiled for point in self.known.values()]
 
 
 class Advance:

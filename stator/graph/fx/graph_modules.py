@@ -23,6 +23,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from stator.graph.fx.nodes import Play, Stretch, method_of_node
 
 FILENAME = "<stator graph>"
+TEXT = "_text"  # the global that holds the text of a generated function
 STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)
 AT = "at"  # in a node's metadata: the offset of the instruction that made it
 NAMED_REGION = "named_region"  # the marked call around a node, which is compiled as one piece
@@ -141,7 +142,8 @@ def function(graph: fx.Graph, plays: list[Play], located: bool = False) -> Any:
             lines[-1] += f"; {' = '.join(gone)} = None"
     if located:
         source.names[STANDING] = standing(texts, [play or each for each, _, play in steps])
-    exec(compile("\n".join([*texts, *lines]), FILENAME, "exec"), source.names)  # noqa: S102  our own text
+    source.names[TEXT] = "\n".join([*texts, *lines])
+    exec(compile(source.names[TEXT], FILENAME, "exec"), source.names)  # noqa: S102  our own text
     return source.names["graph"]
 
 

@@ -1,0 +1,157 @@
+"""Entries as data.   a site: entries, resume points, functions below breaks, learned shapes  ->  JSON
+
+In: a call site and what was captured at it.  Out: JSON for `stored_site.py`, and of each entry that is left out the
+first fact that has no portable form, with the user's line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from stator.artifacts.container import Json
+from stator.artifacts.made_objects import Describer
+from stator.artifacts.portable_values import NotPortable, is_content
+from stator.capture.call_site import CallSite, Installed
+from stator.emit.residual.eager_calls import EagerEntry
+from stator.emit.resume.resume_points import ResumePoint
+from stator.guards.guard import Guard, Kind
+from stator.host.value_kinds import is_a
+from stator.shapes.policy import Memory
+from stator.source import Pinned, root_of
+
+PLACED = (Kind.ID, Kind.TYPE_ATTR, Kind.TYPE_FIELD)  # the value is an object at a place
+_SINGLETONS = (None, True, False, ..., NotImplemented)
+_BY_SOURCE = [each.name for each in fields(Memory) if each.name not in ("foreseen", "contents")]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An entry that cannot be stored."""
+
+    site: str
+    why: str
+    where: tuple[str, int, str] | None
+
+    def text(self) -> str:
+        place = "" if self.where is None else f" ({self.where[0]}:{self.where[1]} in {self.where[2]})"
+        return f"{self.site}: {self.why}{place}"
+
+
+class SiteWriter:
+    """Writes all that one compile() call has captured."""
+
+    def __init__(self, site: CallSite) -> None:
+        self.values = Describer(site.fn)
+        self.left_out: list[LeftOut] = []
+        self.entries = 0
+        self._note_functions(site)
+        self.data = self.call(site)
+
+    def _note_functions(self, site: CallSite) -> None:
+        """Add functions and classes first: the names of other objects, and of code at breaks, start from these."""
+        sites = [site, *[each._stator_site for each in site.points.entries()]]
+        for each in [*sites, *[nested.entry._stator_site for nested in list(site.nested.met.values())]]:
+            for guard in [guard for _, _, tag in each.compiled.entries() if tag is not None for guard in tag.guards]:
+                root = root_of(guard.source)
+                if type(root) is not Pinned or type(root.obj) is not types.FunctionType and not is_a(root.obj, type):
+                    continue
+                if type(guard.value) is types.CodeType:
+                    self.values.codes.setdefault(id(guard.value), root.obj)
+                with contextlib.suppress(NotPortable):
+                    self.values.number(root.obj)
+
+    def call(self, site: CallSite) -> Json:
+        """A compile() call: its first site, its resume points, and functions that were entered below its breaks."""
+        whole: dict[str, Json] = {"site": self.site(site), "points": [], "nested": []}
+        for point in list(site.points.known.values()):
+            self._added(whole["points"], point.name, lambda point=point: self.point(point))
+        for nested in list(site.nested.met.values()):
+            inner = nested.entry._stator_site
+            self._added(whole["nested"], inner.name,
+                        lambda nested=nested, inner=inner: [self.values.number(inner.fn), nested.captures,
+                                                            self.call(inner)])
+        return whole
+
+    def _added(self, rows: Any, name: str, write: Callable[[], Json]) -> None:
+        try:
+            rows.append(write())
+        except NotPortable as why:
+            self.left_out.append(LeftOut(name, str(why), why.where))
+
+    def point(self, point: ResumePoint) -> Json:
+        states = [self.values.value(state) for state in point.states]
+        return [states, list(point.pushes), point.handled, point.raising, self.site(point.compiled._stator_site)]
+
+    def site(self, site: CallSite) -> Json:
+        """The entries of a site, newest first, and what it has learned."""
+        rows: list[Json] = []
+        for _, function, tag in site.compiled.entries():
+            if tag is None:
+                continue
+            self._added(rows, site.name, lambda function=function, tag=tag: self.entry(function, tag))
+        self.entries += len(rows)
+        return {"name": site.name, "entries": rows, "learned": self.learned(site)}
+
+    def learned(self, site: CallSite) -> Json:
+        """Sizes and numbers that have changed; those of values without a portable name are left out."""
+        memory, found = site.shapes.memory, {}
+        for name in _BY_SOURCE:
+            known = getattr(memory, name)
+            rows: list[Json] = []
+            for source in known:
+                try:
+                    rows.append([self.values.value(source), *(sorted(known[source]) if type(known) is dict else ())])
+                except NotPortable:
+                    continue
+            if rows:
+                found[name] = rows
+        return {"memory": found, "off": sorted([each.name for each in site.turned_off]),
+                "data_dependent": site.learned.data_dependent, "branches_break": site.learned.branches_break}
+
+    # ------------------------------------------------------------------ one entry
+
+    def entry(self, function: object, tag: Installed) -> Json:
+        residual = tag.residual
+        guards = [self.guard(guard) for guard in tag.guards]
+        try:
+            row: dict[str, Json] = {"guards": guards, "why_eager": tag.why_eager, "located": self.lines(function, tag)}
+            if residual is not None:
+                if residual.resume is not None:
+                    self.values.advances[id(residual.resume.target)] = residual.resume
+                row["wanted"] = [self.values.value(source) for source in residual.wanted]
+                row["residual"] = [residual.source, residual.packed, residual.effects, residual.graph is not None]
+            row["run"] = self.values.value(function)
+        except NotPortable as why:
+            why.where = why.where or next((guard.where for guard in tag.guards if guard.where is not None), None)
+            raise
+        return row
+
+    def guard(self, guard: Guard) -> Json:
+        try:
+            return [int(guard.kind), self.values.number(guard.source), self.expected(guard),
+                    None if guard.where is None else list(guard.where)]
+        except NotPortable as why:
+            why.where = why.where or guard.where
+            raise
+
+    def expected(self, guard: Guard) -> Json:
+        value = guard.value
+        if guard.kind is Kind.ID:
+            return self.values.identity(value)
+        if guard.kind in (Kind.TYPE_ATTR, Kind.TYPE_FIELD):
+            return [value[0], self.values.identity(value[1])]
+        if guard.kind is Kind.NOT_ID and is_content(value) and value not in _SINGLETONS:
+            raise NotPortable("a constant that is told apart by identity")
+        return self.values.value(value)
+
+    def lines(self, function: object, tag: Installed) -> Json:
+        """Functions whose place in their file the entry relies on: it prints, warns or compares lines."""
+        codes = [guard for guard in tag.guards if guard.kind is Kind.ID and type(guard.value) is types.CodeType]
+        text = "" if tag.residual is None else tag.residual.source
+        expects = type(function) is EagerEntry and function.expected is not None
+        return [[self.values.number(guard.source), guard.value.co_filename, guard.value.co_firstlineno]
+                for guard in codes if expects or repr(guard.value.co_filename) in text]

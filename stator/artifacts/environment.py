@@ -1,0 +1,90 @@
+"""Facts about the process that no guard compares.   versions, settings, hardware  ->  a table
+
+In: a call site.  Out: JSON with one row for each fact.  They cannot change while a process runs; an entry that another
+process wrote is used only where all of them are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import platform
+import sys
+from dataclasses import fields
+from functools import cache
+
+import numpy
+import torch
+
+import stator
+from stator.artifacts.container import Json
+from stator.artifacts.portable_values import ValueWriter
+from stator.settings.options import Settings
+from stator.settings.process_config import SETTINGS, config
+
+FORMAT = 1
+_UNSEEN = frozenset({"name", "recompile_limit", "isolate_recompiles", "strict", "audit", "start"})
+_CONFIGS = {"aot_eager": ("torch._functorch.config",), "inductor": ("torch._functorch.config", "torch._inductor.config")}
+_READ_LATE = ("show_progress", "capture_progress_seconds", "recompile_limit", "accumulated_recompile_limit",
+              "fail_on_recompile_limit_hit", "error_on_recompile")
+
+
+@cache
+def stator_digest() -> str:
+    """Content of all modules of Stator."""
+    folder = os.path.dirname(stator.__file__)
+    digest = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith((".py", ".so")) and "__pycache__" not in place:
+                path = os.path.join(place, name)
+                digest.update(os.path.relpath(path, folder).encode())
+                if name.endswith(".py"):
+                    with open(path, "rb") as file:
+                        digest.update(file.read())
+                else:
+                    digest.update(str(os.path.getsize(path)).encode())
+    return digest.hexdigest()[:32]
+
+
+def process_facts() -> dict[str, Json]:
+    """Versions and hardware."""
+    found: dict[str, Json] = {
+        "format": FORMAT, "python": sys.version, "optimize": sys.flags.optimize, "platform": platform.platform(),
+        "machine": platform.machine(), "stator": stator_digest(), "torch": str(torch.__version__),
+        "torch build": torch.version.git_version, "numpy": numpy.__version__,
+        "processor": torch.backends.cpu.get_cpu_capability(), "threads": torch.get_num_threads()}
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(number)
+            found[f"cuda:{number}"] = f"{properties.name} {properties.major}.{properties.minor}"
+        found["cuda"] = torch.version.cuda
+        found["driver"] = torch._C._cuda_getDriverVersion()
+    return found
+
+
+def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:
+    """Settings of compile() and of the process that captures and backends read."""
+    found = {each.name: values.value(getattr(settings, each.name)) for each in fields(settings)
+             if each.name not in _UNSEEN and each.name not in ("options", "shapes")}
+    found["options"] = values.value(dict(settings.options))
+    found["shapes"] = values.value({name: repr(dim) for name, dim in settings.shapes.items()})
+    found.update({f"config.{name}": values.value(getattr(config, name)) for name in SETTINGS if name not in _READ_LATE})
+    for name in _CONFIGS.get(settings.backend if type(settings.backend) is str else "", ()):
+        found[name] = config_digest(name)
+    return found
+
+
+def config_digest(name: str) -> str:
+    portable = importlib.import_module(name).save_config_portable(ignore_private_configs=False)
+    return hashlib.sha256(repr(sorted([(key, repr(value)) for key, value in portable.items()])).encode()).hexdigest()
+
+
+def first_difference(here: dict[str, Json], there: dict[str, Json]) -> str | None:
+    """The first fact that differs, as a sentence."""
+    for name in sorted({*here, *there}):
+        if here.get(name) != there.get(name):
+            return f"{name} is {here.get(name)!r}, and was {there.get(name)!r}"
+    return None

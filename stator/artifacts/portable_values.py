@@ -1,0 +1,320 @@
+"""Values and objects as JSON.   3.5, float32, torch.nn.Linear, f.__closure__[0]  ->  data that another process can read
+
+In: values that guards, residuals and graphs hold.  Out: JSON; an object is a number in a table of rows.
+
+A row has a name and facts.  The name leads to the object in another process: a module, a qualified name, or steps from
+an object with a name.  Facts are properties that identity implies here and a name does not imply there: the code of a
+function, its cells, the bases of a class, the functions of a property.  Other properties can change in this process
+too, so guards compare them.  An object without a name raises `NotPortable`.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import functools
+import re
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import torch
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from stator.artifacts.code_hash import code_hash
+from stator.artifacts.container import Json
+from stator.artifacts.raw_steps import NoStep, Step, steps_of, take
+from stator.guards.guard import MISSING
+from stator.host.value_kinds import is_a
+from stator.source import Source, name_of
+
+_DIRECT = (str, bool, type(None))
+_SIMPLE: dict[type, str] = {type(...): "ellipsis", type(NotImplemented): "notimplemented", type(MISSING): "missing"}
+_BY_TEXT: dict[type, str] = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory",
+                             torch.qscheme: "qscheme"}
+_SEQUENCES: dict[type, str] = {tuple: "tuple", list: "list", torch.Size: "size"}
+_SETS: dict[type, str] = {frozenset: "frozenset", set: "set"}
+_ONE_OBJECT = (bool, type(None), *_SIMPLE, *_BY_TEXT)  # equal ones are the same object
+_CONTENTS = (int, float, complex, str, bytes, tuple, frozenset)
+_HEAP_TYPE, _ABSTRACT = 1 << 9, 1 << 20
+_CLASS_FLAGS = _HEAP_TYPE | _ABSTRACT | 1 << 10 | 1 << 8 | 0xFF << 24  # BASETYPE, IMMUTABLETYPE, builtin bases
+_type_flags = type.__dict__["__flags__"].__get__
+_type_mro = type.__dict__["__mro__"].__get__
+_class_dict = type.__dict__["__dict__"].__get__
+_MUTABLE = (types.CellType, dict, list, set, deque, torch.Generator, types.MappingProxyType)
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
+                types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_PARTS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
+    types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords")}
+_NEAR, _FAR, _MOST = 4, 6, 60_000  # steps of a search, and objects that it looks at
+
+
+class NotPortable(Exception):
+    """A value that another process cannot find."""
+
+    where: tuple[str, int, str] | None = None  # the user's line
+
+
+class ValueWriter:
+    """Collects the rows of one file."""
+
+    def __init__(self, root: types.FunctionType) -> None:
+        self.rows: list[list[Json]] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[object] = [root]  # found by name
+        self._made: list[object] = []
+        self._index: dict[int, tuple[str, str]] | None = None
+        self._writers: list[Callable[[Any], Json]] = []
+        self._sources: dict[Source, int] = {}
+        self.codes: dict[int, object] = {}  # id of a code object -> a function with that code
+        self._numbers[id(root)] = 0
+        self.rows.append([["root"], None])
+        self.rows[0][1] = self._facts(root)
+
+    def makes(self, write: Callable[[Any], Json]) -> None:
+        """Objects that are made anew in the other process: `write` gives the data, or None for other objects."""
+        self._writers.append(write)
+
+    # ------------------------------------------------------------------ values
+
+    def value(self, value: Any) -> Json:
+        """Data from which another process gets an equal value, or the object that plays the same part."""
+        cls = type(value)
+        if cls in _DIRECT or cls is int and -(1 << 53) < value < 1 << 53:
+            return value  # type: ignore[no-any-return]
+        if cls is int:
+            return ["int", hex(value)]
+        if cls is float:
+            return ["float", value.hex()]
+        if cls is complex:
+            return ["complex", value.real.hex(), value.imag.hex()]
+        if cls is bytes:
+            return ["bytes", base64.b64encode(value).decode()]
+        if cls in _SEQUENCES:
+            return [_SEQUENCES[cls], *[self.value(item) for item in value]]
+        if cls in _SETS:
+            return [_SETS[cls], *sorted([self.value(item) for item in value], key=repr)]
+        if cls is dict and namespace_name(value) is None and "__builtins__" not in value:
+            return ["dict", *[[self.value(key), self.value(item)] for key, item in value.items()]]
+        if cls in (slice, range):
+            return [cls.__name__, self.value(value.start), self.value(value.stop), self.value(value.step)]
+        if cls in _SIMPLE:
+            return [_SIMPLE[cls]]
+        if cls in _BY_TEXT:
+            return [_BY_TEXT[cls], str(value).removeprefix("torch.")]
+        if cls is torch.device:
+            return ["device", value.type, value.index]
+        if cls in (torch.SymInt, torch.SymFloat, torch.SymBool):
+            raise NotPortable(f"the symbol {value}")
+        return ["o", self.number(value)]
+
+    def number(self, value: object) -> int:
+        """The row of an object."""
+        known = self._numbers.get(id(value))
+        if known is None:
+            if is_a(value, Source) and value in self._sources:  # two sources may be equal
+                return self._sources[value]
+            number = self._numbers[id(value)] = len(self.rows)
+            self.rows.append([None, None])
+            self._made.append(value)
+            for write in self._writers:
+                made = write(value)
+                if made is not None:
+                    self.rows[number][0] = ["make", made]
+                    if is_a(value, Source):
+                        self._sources[value] = number
+                    return number
+            del self._numbers[id(value)]
+            known = self._add(value, self._name(value))
+        return known
+
+    def identity(self, value: Any) -> Json:
+        """Data of an object that counts by identity: constants and code by their content, at the place they hold."""
+        if is_content(value):
+            return ["at", ["code", code_hash(value)] if type(value) is types.CodeType else self.value(value)]
+        if type(value) in _ONE_OBJECT:
+            return self.value(value)
+        return ["o", self.number(value)]
+
+    def _add(self, value: object, name: list[Json]) -> int:
+        number = self._numbers[id(value)] = len(self.rows)
+        self.rows.append([name, None])
+        self._kept.append(value)
+        self.rows[number][1] = self._facts(value)
+        return number
+
+    # ------------------------------------------------------------------ facts
+
+    def _facts(self, value: Any) -> Json:
+        cls = type(value)
+        if cls is types.FunctionType:
+            return ["function", code_hash(value.__code__),
+                    *[self._cell(value, place) for place in range(len(value.__closure__ or ()))]]
+        if cls is types.CodeType:
+            return ["code", code_hash(value)]
+        if is_a(value, type):
+            if not _type_flags(value) & _HEAP_TYPE:
+                return None
+            return ["class", self.value(cls), [self.value(base) for base in _type_mro(value)[1:]],
+                    _type_flags(value) & _CLASS_FLAGS]
+        if cls in (types.ModuleType, types.BuiltinFunctionType, *_DESCRIPTORS) or is_a(value, types.ModuleType) \
+                or is_a(value, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
+            return None
+        facts: list[Json] = ["of", self.value(cls)]
+        if cls in _PARTS:
+            return [*facts, [[name, self.value(getattr(value, name))] for name in _PARTS[cls]]]
+        if is_a(value, enum.Enum):
+            return [*facts, [["_value_", self.value(value._value_)]]]
+        if cls is re.Pattern:
+            return [*facts, [["pattern", self.value(value.pattern)], ["flags", value.flags]]]
+        if is_a(value, numpy.dtype):
+            return [*facts, [["str", value.str]]]
+        if is_a(value, _CONTENTS):
+            base = next(base for base in _type_mro(cls) if base in _CONTENTS)
+            return [*facts, [], self.value(base(value))]
+        if not _type_flags(cls) & _HEAP_TYPE and not is_a(value, _MUTABLE) and not is_a(value, torch.Tensor):
+            self._refuse(value, "an object whose state is not known")
+        return facts
+
+    def _cell(self, function: types.FunctionType, place: int) -> int:
+        cell = (function.__closure__ or ())[place]
+        known = self._numbers.get(id(cell))
+        return self._add(cell, ["step", self._numbers[id(function)], "cell", place]) if known is None else known
+
+    def _refuse(self, value: object, why: str) -> None:
+        raise NotPortable(f"{why}: {name_of(value)} of type {name_of(type(value))}")
+
+    # ------------------------------------------------------------------ names
+
+    def _name(self, value: Any) -> list[Json]:
+        cls = type(value)
+        if is_a(value, types.ModuleType):
+            name = value.__dict__.get("__name__")
+            if type(name) is str and sys.modules.get(name) is value:
+                return ["module", name]
+        if is_a(value, (OpOverload, OpOverloadPacket)):
+            return ["operator", str(value)]
+        if is_a(value, HigherOrderOperator):
+            return ["operator", f"higher_order.{value.name()}"]
+        if cls is dict:
+            name = namespace_name(value)
+            if name is not None:
+                return ["namespace", name]
+            for each in self._kept:  # the names of a text that was executed
+                if type(each) is types.FunctionType and each.__globals__ is value:
+                    return ["step", self._numbers[id(each)], "attr", "__globals__"]
+        if cls in _DESCRIPTORS:
+            owner, name = value.__objclass__, value.__name__
+            if _class_dict(owner).get(name) is value:
+                return ["step", self.number(owner), "class", name]
+        if is_a(value, enum.Enum) and _class_dict(cls).get("_member_map_", {}).get(value._name_) is value:
+            return ["member", self.number(cls), value._name_]
+        if cls is types.BuiltinFunctionType and is_a(value.__self__, type):
+            if _class_dict(value.__self__).get(value.__name__) is value:
+                return ["step", self.number(value.__self__), "class", value.__name__]
+        if cls is types.CodeType and id(value) in self.codes:
+            return ["step", self.number(self.codes[id(value)]), "attr", "__code__"]
+        found = self._qualified(value) or self._listed(value) or self._searched(value, list(self._kept), _FAR)
+        if found is None:
+            self._refuse(value, "an object without a name")
+        assert found is not None
+        return found
+
+    def _qualified(self, value: Any) -> list[Json] | None:
+        """By `__module__` and `__qualname__`, where these tell the truth or nearly so."""
+        if type(value) not in (types.FunctionType, types.BuiltinFunctionType) and not is_a(value, type):
+            return None
+        holder = _class_dict(value) if is_a(value, type) else None
+        module = holder.get("__module__") if holder is not None else value.__module__
+        path = type.__dict__["__qualname__"].__get__(value) if holder is not None else value.__qualname__
+        if type(module) is not str or type(path) is not str or module not in sys.modules:
+            return None
+        place: object = sys.modules[module].__dict__
+        steps: list[Step] = []
+        for number, part in enumerate(path.split(".")):
+            step: Step = ("class", part) if number else ("key", part)
+            try:
+                place = take(place, step)
+            except NoStep:
+                return None
+            steps.append(step)
+        if place is value:
+            return ["qualified", module, path]
+        if not steps or type(place) in (types.ModuleType, dict):
+            return None
+        return self._searched(value, [place], _NEAR, ["qualified", module, path])
+
+    def _listed(self, value: object) -> list[Json] | None:
+        """By the name that some module has for it."""
+        if self._index is None:
+            self._index = {}
+            for name, module in list(sys.modules.items()):
+                if type(module) is types.ModuleType and not name.startswith("stator."):
+                    for key, item in list(module.__dict__.items()):
+                        if type(item) not in (int, str, float, bool, type(None), tuple):
+                            self._index.setdefault(id(item), (name, key))
+        found = self._index.get(id(value))
+        return None if found is None else ["qualified", *found]
+
+    def _searched(self, value: object, anchors: list[Any], depth: int, name: list[Json] | None = None
+                  ) -> list[Json] | None:
+        """By steps from objects that have a name; with `name`, from the one object of that name."""
+        reached: dict[int, tuple[int, Step | None]] = {id(each): (0, None) for each in anchors}
+        level, kept = anchors, list(anchors)
+        for _ in range(depth):
+            following: list[Any] = []
+            for each in level:
+                for step, item in _inner_steps(each):
+                    if id(item) in reached:
+                        continue
+                    reached[id(item)] = id(each), step
+                    if item is value:
+                        return self._path(value, reached, name)
+                    following.append(item)
+            kept += following
+            level = following
+            if len(kept) > _MOST:
+                break
+        return None
+
+    def _path(self, value: object, reached: dict[int, tuple[int, Step | None]], name: list[Json] | None
+              ) -> list[Json]:
+        steps: list[Step] = []
+        place, step = reached[id(value)]
+        while step is not None:
+            steps.append(step)
+            before, step = place, None
+            place, step = reached[before]
+        start = self._numbers[before] if name is None else self._intermediate(name)
+        for kind, detail in steps[:0:-1]:
+            start = self._intermediate(["step", start, kind, detail])
+        return ["step", start, *steps[0]]
+
+    def _intermediate(self, name: list[Json]) -> int:
+        """A row of an object on the way to another one: found by name, without facts."""
+        self.rows.append([name, None])
+        return len(self.rows) - 1
+
+
+def namespace_name(value: dict[Any, Any]) -> str | None:
+    """The module whose names a dict holds; such a dict counts by identity."""
+    name = value.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    return name if module is not None and module.__dict__ is value else None
+
+
+def is_content(value: object) -> bool:
+    """Whether a value is its content: where a guard compares its identity, an equal one serves as well."""
+    return type(value) in (int, float, complex, str, bytes, tuple, frozenset, torch.Size, torch.device, types.CodeType)
+
+
+def _inner_steps(value: object) -> Iterator[tuple[Step, object]]:
+    """Steps of a search; it does not enter namespaces of modules, which are listed, nor numbers and texts."""
+    for step, item in steps_of(value):
+        if type(item) not in (int, float, str, bool, type(None), types.ModuleType, bytes) \
+                and not (type(item) is dict and "__builtins__" in item) and step[1] != "__globals__":
+            yield step, item

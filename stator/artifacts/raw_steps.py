@@ -1,0 +1,100 @@
+"""Steps from one object to the next that run no code of the program.   function -> its cell -> the contents
+
+In: an object and one step, as data.  Out: the object behind the step (`take`), or every step that an object has
+(`steps_of`).  A portable name is a root and some of these steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from stator.heap.raw_access import instance_dict
+
+Step: TypeAlias = "tuple[str, str | int]"
+
+_ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__globals__"),
+    types.MethodType: ("__func__", "__self__"),
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.partial: ("func", "args", "keywords"),
+    functools.cached_property: ("func",),
+    type(functools.lru_cache(len)): ("__wrapped__",),
+    types.MappingProxyType: (),
+}
+_DICTS = (dict, OrderedDict)
+_class_dict = type.__dict__["__dict__"].__get__
+_absent = object()
+
+
+class NoStep(LookupError):
+    """The object has no such step."""
+
+
+def take(value: object, step: Step) -> object:
+    """The object behind a step."""
+    kind, detail = step
+    found = _absent
+    if kind == "attr" and detail in _ATTRIBUTES.get(type(value), ()):
+        found = getattr(value, str(detail))
+    elif kind == "cell" and type(value) is types.FunctionType and int(detail) < len(value.__closure__ or ()):
+        found = (value.__closure__ or ())[int(detail)]
+    elif kind == "contents" and type(value) is types.CellType:
+        found = _contents(value)
+    elif kind == "const" and type(value) is types.CodeType and int(detail) < len(value.co_consts):
+        found = value.co_consts[int(detail)]
+    elif kind == "class" and isinstance(value, type):
+        found = _class_dict(value).get(detail, _absent)
+    elif kind == "key" and type(value) in _DICTS:
+        found = dict.get(value, detail, _absent)  # type: ignore[call-overload]
+    elif kind == "item" and type(value) in (tuple, list) and int(detail) < len(value):  # type: ignore[arg-type]
+        found = value[detail]  # type: ignore[index]
+    elif kind == "vars":
+        found = (instance_dict(value) or {}).get(detail, _absent)
+    if found is _absent:
+        raise NoStep(f"{type(value).__name__} has no {kind} {detail!r}")
+    return found
+
+
+def steps_of(value: object) -> Iterator[tuple[Step, object]]:
+    """Every step of an object, with the object behind it."""
+    cls = type(value)
+    for name in _ATTRIBUTES.get(cls, ()):
+        yield ("attr", name), getattr(value, name)
+    if cls is types.FunctionType:
+        for number, cell in enumerate(value.__closure__ or ()):  # type: ignore[attr-defined]
+            yield ("cell", number), cell
+    elif cls is types.CellType:
+        contents = _contents(value)
+        if contents is not _absent:
+            yield ("contents", 0), contents
+    elif cls is types.CodeType:
+        for number, constant in enumerate(value.co_consts):  # type: ignore[attr-defined]
+            if type(constant) is types.CodeType:
+                yield ("const", number), constant
+    elif issubclass(cls, type):
+        for name, member in list(_class_dict(value).items()):
+            yield ("class", name), member
+    elif cls in _DICTS:
+        for key, item in list(dict.items(value)):  # type: ignore[call-overload]
+            if type(key) in (str, int):
+                yield ("key", key), item
+    elif cls in (tuple, list):
+        for number, item in enumerate(value):  # type: ignore[arg-type]
+            yield ("item", number), item
+    if not issubclass(cls, type) and cls is not types.ModuleType:
+        for name, item in list((instance_dict(value) or {}).items()):
+            if type(name) is str:
+                yield ("vars", name), item
+
+
+def _contents(cell: object) -> object:
+    try:
+        return cell.cell_contents  # type: ignore[attr-defined]
+    except ValueError:
+        return _absent

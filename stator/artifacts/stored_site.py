@@ -1,0 +1,180 @@
+"""Entries of another process at a site of this one.   JSON  ->  guards that decide  ->  an installed entry
+
+In: the data of one file and a call that no entry accepts.  Out: an entry of the file whose guards accept the call,
+installed; or the reason why there is none.  Data is read when a call needs it; nothing is traced or compiled.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from stator import _core, events
+from stator.artifacts.container import Json
+from stator.artifacts.entry_data import _BY_SOURCE, PLACED
+from stator.artifacts.made_objects import Restorer
+from stator.artifacts.restored_values import Stale
+from stator.breaks import Strategy
+from stator.capture.call_site import CallSite, Installed
+from stator.emit.residual.residual import Residual
+from stator.guards.guard import MISSING, Guard, Kind
+from stator.guards.guard_semantics import Unreadable, evaluate
+from stator.guards.lower import lower
+from stator.host.suspended_patches import restored
+from stator.source import Source
+
+_type_mro = type.__dict__["__mro__"].__get__
+_class_dict = type.__dict__["__dict__"].__get__
+
+
+class StoredGraph:
+    """Stands for the graph of an entry that was loaded: there is one, and it is compiled."""
+
+
+class StoredEntry:
+    """One entry: data until a call needs it, then a guard program and a function, or the reason against it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        self.made: tuple[Any, Any, Installed] | None = None
+        self.why = ""
+
+
+class StoredSite:
+    """The entries of a file for one site."""
+
+    def __init__(self, site: CallSite, values: Restorer, data: Any, whole: StoredCall) -> None:
+        self.site, self.values, self.whole = site, values, whole
+        self.entries = [StoredEntry(each) for each in data["entries"]]
+        self.learn(data["learned"])
+
+    def learn(self, data: Any) -> None:
+        memory = self.site.shapes.memory
+        for name in _BY_SOURCE:
+            known = getattr(memory, name)
+            for source, *numbers in data["memory"].get(name, ()):
+                try:
+                    place = self.values.value(source)
+                except Stale:
+                    continue
+                if type(known) is dict:
+                    known.setdefault(place, set()).update(numbers)
+                else:
+                    known.add(place)
+        self.site.turned_off.update([Strategy[name] for name in data["off"]])
+        self.site.learned.data_dependent = self.site.learned.data_dependent and data["data_dependent"]
+        self.site.learned.branches_break = self.site.learned.branches_break or data["branches_break"]
+
+    def take(self, bound: tuple[Any, ...]) -> bool:
+        """Install an entry that accepts the call; False where there is none."""
+        for entry in list(self.entries):
+            program = self.program_of(entry, bound)
+            if program is None:
+                continue
+            with restored():
+                failed = program[0].check(bound)
+            if failed == -1:
+                self.entries.remove(entry)
+                self.site.compiled.add_entry(*program)
+                events.emit(events.EntryLoaded(self.site.name, len(program[2].program.checks)))
+                return True
+            guard = program[2].program.guards[failed]
+            entry.why = f"guard failed: {guard.text()}"
+        return False
+
+    def why(self) -> str:
+        """Why the newest entry of the file was not used."""
+        return next((entry.why for entry in self.entries if entry.why), "")
+
+    def program_of(self, entry: StoredEntry, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
+        if entry.made is None:
+            try:
+                entry.made = self.restore(entry.data, bound)
+            except Stale as stale:
+                entry.why = str(stale)
+        return entry.made
+
+    def restore(self, data: dict[str, Any], bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]:
+        self.whole.attach()
+        guards = [self.guard(row, bound) for row in data["guards"]]
+        for number, filename, line in data["located"]:
+            code = self._read(self.values.object(number), bound)
+            if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):
+                raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
+        residual = None
+        wanted: list[Source] = []
+        packed = 0
+        function = self.values.value(data["run"])
+        if "residual" in data:
+            text, packed, effects, has_graph = data["residual"]
+            wanted = [self.values.value(source) for source in data["wanted"]]
+            graph: Any = StoredGraph() if has_graph else None
+            residual = Residual(text, dict(getattr(function, "__globals__", {})), wanted, graph, [], packed, effects,
+                                [line[4:] for line in text.splitlines()[1:]])
+        lowered = lower(guards, wanted)
+        program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
+        tag = Installed(lowered, guards, residual, data["why_eager"], receiver=type(bound[0]) if bound else None)
+        return program, function, tag
+
+    def guard(self, row: Any, bound: tuple[Any, ...]) -> Guard:
+        number, place, data, where = row
+        kind, source = Kind(number), self.values.object(place)
+        if kind is Kind.ID:
+            value = self.values.placed(data, lambda: self._read(source, bound))
+        elif kind in PLACED:
+            name = data[0]
+            value = (name, self.values.placed(data[1], lambda: member_of(source.obj, name, kind)))
+        else:
+            value = self.values.value(data)
+        return Guard(source, kind, value, None if where is None else tuple(where))  # type: ignore[arg-type]
+
+    def _read(self, source: Source, bound: tuple[Any, ...]) -> object:
+        try:
+            return evaluate(source, bound)
+        except Unreadable:
+            raise Stale(f"{source.text()} cannot be read") from None
+
+
+def member_of(cls: type, name: str, kind: Kind) -> object:
+    """What a class holds under a name, or in one of its fields."""
+    if kind is Kind.TYPE_FIELD:
+        return type.__dict__[name].__get__(cls)
+    return next((_class_dict(base)[name] for base in _type_mro(cls) if name in _class_dict(base)), MISSING)
+
+
+class StoredCall:
+    """All that a file has for one compile() call."""
+
+    def __init__(self, site: CallSite, rows: list[list[Json]], data: Any, values: Restorer | None = None) -> None:
+        self.site, self.data = site, data
+        self.values = values or Restorer(rows, site.fn, site.points)
+        self._attached = False
+        site.stored = StoredSite(site, self.values, data["site"], self)
+
+    def attach(self) -> None:
+        """Give resume points, and functions below breaks, their entries; once, when an entry is first read."""
+        if self._attached:
+            return
+        self._attached = True
+        for states, pushes, handled, raising, data in self.data["points"]:
+            try:
+                found = [self.values.value(state) for state in states]
+                point = self.site.points.point(found, tuple(pushes), handled, raising)
+            except Stale:
+                continue
+            inner = point.compiled._stator_site
+            inner.stored = StoredSite(inner, self.values, data, self)
+        for number, captures, data in self.data["nested"]:
+            try:
+                nested = self.site.nested.function(self.values.object(number))
+            except Stale:
+                continue
+            if nested is not None:
+                nested.captures = captures
+                inner = nested.entry._stator_site
+                StoredCall(inner, [], data, nested_values(self.values, inner))
+
+
+def nested_values(values: Restorer, site: CallSite) -> Restorer:
+    """The objects of the file, made for the resume points of another compile() call."""
+    return Restorer(values.rows, values.root, site.points)
