@@ -15,6 +15,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.tracker import Box
+from stator.host.garbage_collection import request_collection
 from stator.host.value_kinds import is_a
 from stator.interp.calls.instantiation import instantiate
 from stator.interp.frame import UNBOUND, Raised
@@ -206,6 +207,8 @@ def new_class(vm: VM, meta: type, name: Any, bases: Any, namespace: Any, kwargs:
     finally:
         vm.classes.making -= 1
     vm.fresh[id(cls)] = cls
+    if any(id(base) not in vm.fresh and base is not object for base in bases):
+        request_collection()  # the program's class lists this one among its subclasses until it is collected
     return cls
 
 
