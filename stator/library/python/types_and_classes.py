@@ -201,7 +201,7 @@ def new_class(vm: VM, meta: type, name: Any, bases: Any, namespace: Any, kwargs:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
     vm.classes.making += 1
     try:
-        if any(is_a(base, type) and torch.Tensor in base.__mro__ for base in bases):
+        if any(is_a(base, type) and torch.Tensor in (base.__mro__ or ()) for base in bases):  # None: mro() runs
             refuse_patched(vm, "__init_subclass__")
         cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
     finally:
