@@ -13,13 +13,13 @@ import weakref
 from collections.abc import Iterator
 from typing import TypeVar
 
-_paused = False
+_paused = _requested = False
 _T = TypeVar("_T")
 
 
 @contextlib.contextmanager
 def _switched(paused: bool) -> Iterator[None]:
-    global _paused
+    global _paused, _requested
     before, _paused = _paused, paused or _paused
     (gc.disable if paused else gc.enable)()
     try:
@@ -27,6 +27,15 @@ def _switched(paused: bool) -> Iterator[None]:
     finally:
         _paused = before
         (gc.enable if paused else gc.disable)()
+        if paused and _requested:
+            _requested = False
+            gc.collect()
+
+
+def request_collection() -> None:
+    """Collect what a capture leaves when it is over, where the program has the collector on."""
+    global _requested
+    _requested = True
 
 
 def collector_paused() -> contextlib.AbstractContextManager[None]:

@@ -17,6 +17,7 @@ from stator import _hook
 from stator.code.decode import decode
 from stator.code.flow import bound_locals, live_in_call, live_locals
 from stator.heap.tracker import NO_KEY, Box
+from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
 from stator.interp.generators import generators
 from stator.interp.generators.delegation import ASYNC_GENERATOR
@@ -183,7 +184,9 @@ def suspend(vm: VM, lifetimes: bool = False) -> tuple[list[FrameState], list[Any
         dead = dead_slots(frame, live, calls)
         starts.append(len(values))
         values += [frame.locals[slot] for slot in live]
-        values += [KeptAlive(frame.locals[slot]) for slot in dead]
+        # Its bases list a class that was made inside, as long as it lives.
+        values += [value if is_a(value, type) and id(value) in vm.fresh else KeptAlive(value)
+                   for value in map(frame.locals.__getitem__, dead)]
         kinds: list[str] = []
         for item in frame.stack:
             if item is NULL:

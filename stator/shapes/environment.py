@@ -21,7 +21,7 @@ import torch
 import torch.fx.experimental.validator  # ShapeEnv imports it when it first needs it, and not in the middle of a call
 from torch._guards import Source as TorchSource
 from torch.fx.experimental import sym_node
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, SLoc
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from stator.source import Source, unpinned
@@ -108,6 +108,10 @@ class TraceEnvironment(ShapeEnv):
                 return answer
         return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value,
                                      forcing_spec=forcing_spec)
+
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
+        """Name no line: torch would walk the stack for each guard, and first import a part of itself for that."""
+        return SLoc(framework_loc, None), ""
 
     def _refine_ranges(self, expr: Any) -> None:
         """Restore ranges where an assertion of the graph contradicts this call's own sizes: torch notes them first."""

@@ -94,14 +94,15 @@ def _super(build: Rebuilder, value: object) -> str:
 def _bound(build: Rebuilder, value: Any) -> str:
     """A C function, perhaps bound to an object of the trace (`xs.append`)."""
     receiver = value.__self__
-    if receiver is None or is_a(receiver, (types.ModuleType, type)):
+    if receiver is None or is_a(receiver, (types.ModuleType, type)) and id(receiver) not in build.vm.fresh:
         return build.writer.constant(value)
     descriptor, _ = receiver_split(value)
     if descriptor is value:
         return build.variable(value, value.__name__, f"{build.value(receiver)}.{value.__name__}")
     # Not by its name, which a subclass may define anew: `super().append` is list's own.
     bind = f"{build.writer.constant(descriptor, value.__name__)}.__get__"
-    return build.variable(value, value.__name__, f"{bind}({build.value(receiver)})")
+    bound_to = "None, " if type(descriptor) is types.ClassMethodDescriptorType else ""
+    return build.variable(value, value.__name__, f"{bind}({bound_to}{build.value(receiver)})")
 
 
 def _proxy(build: Rebuilder, value: Any) -> str:
@@ -286,6 +287,8 @@ def rebuild_class(build: Rebuilder, value: Any) -> str:
     if "__slots__" in namespace:
         first.append(f"'__slots__': {build.value(namespace['__slots__'])}")
     taken = sorted((_TAKEN_BY_TYPE | {"__orig_bases__"}) & namespace.keys())  # the last is for Generic's own hook
+    taken += [key for key in ("__dict__", "__weakref__")  # the program's own, where type.__new__ has not made them
+              if key in namespace and type(namespace[key]) is not types.GetSetDescriptorType]
     first += [f"{key!r}: {build.value(namespace[key])}" for key in taken]
     make = writer.constant(new_class, "new_class")
     name = build.variable(value, value.__name__, f"{make}({build.value(meta)}, {value.__name__!r}, "

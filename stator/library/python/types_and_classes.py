@@ -15,6 +15,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.tracker import Box
+from stator.host.garbage_collection import request_collection
 from stator.host.value_kinds import is_a
 from stator.interp.calls.instantiation import instantiate
 from stator.interp.frame import UNBOUND, Raised
@@ -200,12 +201,14 @@ def new_class(vm: VM, meta: type, name: Any, bases: Any, namespace: Any, kwargs:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
     vm.classes.making += 1
     try:
-        if any(is_a(base, type) and torch.Tensor in base.__mro__ for base in bases):
+        if any(is_a(base, type) and torch.Tensor in (base.__mro__ or ()) for base in bases):  # None: mro() runs
             refuse_patched(vm, "__init_subclass__")
         cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
     finally:
         vm.classes.making -= 1
     vm.fresh[id(cls)] = cls
+    if any(id(base) not in vm.fresh and base is not object for base in bases):
+        request_collection()  # the program's class lists this one among its subclasses until it is collected
     return cls
 
 

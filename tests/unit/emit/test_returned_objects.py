@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import gc
+import types
 from typing import Any
 
 import pytest
@@ -119,6 +121,73 @@ def test_a_class_whose_base_counts_subclasses_is_not_made_twice() -> None:
 
     with pytest.raises(stator.Unsupported, match="SB007"):
         stator.compile(fn, backend="eager", fullgraph=True)(t())
+
+
+# ---------------------------------------------------------------------- classes made inside, over a break
+
+
+class Outside:
+    pass
+
+
+def names_of_subclasses(cls: type) -> list[str]:
+    return [each.__name__ for each in cls.__subclasses__()]
+
+
+def dead_subclass(x: Any) -> Any:
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    y = x + 1
+    return names_of_subclasses(Base), y
+
+
+def dead_subclass_of_an_outside_class(x: Any) -> Any:
+    class Derived(Outside):
+        pass
+
+    stator.graph_break()
+    return names_of_subclasses(Outside), x + 1
+
+
+def methods_in_c_of_a_class(x: Any) -> Any:
+    class Made(dict):  # type: ignore[type-arg]
+        pass
+
+    bound: list[Any] = [Made.fromkeys, Made.mro, Made.__new__, Made.__call__]
+    stator.graph_break()
+    fromkeys, mro, new, call_it = bound
+    return type(fromkeys([1])) is Made, mro()[0] is Made, type(new(Made)) is Made, type(call_it()) is Made, x + 1
+
+
+def methods_in_c_of_a_module(x: Any) -> Any:
+    made = types.ModuleType("made")
+    read, names = made.__getattribute__, made.__dir__
+    stator.graph_break()
+    made.later = 2  # type: ignore[attr-defined]
+    return read("later"), "later" in names(), x + 1
+
+
+def own_dict_attribute(x: Any) -> Any:
+    class Module(types.ModuleType):
+        __dict__ = property(lambda self: "no dict")  # type: ignore[assignment]
+
+    made = Module("made")
+    stator.graph_break()
+    return made.__dict__, x + 1
+
+
+@pytest.mark.parametrize("fn", [dead_subclass, dead_subclass_of_an_outside_class, methods_in_c_of_a_class,
+                                methods_in_c_of_a_module, own_dict_attribute])
+def test_classes_over_a_break(fn: Any) -> None:
+    def collected() -> Any:
+        gc.collect()  # classes of the call before
+        return call(t())
+
+    same_as_eager(fn, collected, collected, fullgraph=False)
 
 
 # ---------------------------------------------------------------------- exceptions as values
