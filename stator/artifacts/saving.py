@@ -81,7 +81,7 @@ def use_file(site: CallSite, path: str) -> None:
         if container is None:
             raise Refused(Reason.UNREADABLE, f"{path} does not exist")
     except Refused as refused:
-        events.emit(events.ArtifactRefused(str(path), refused.reason.cause, refused.reason.remedy))
+        events.emit(events.ArtifactRefused(str(path), str(refused)))
         return
     why = attach(site, container)
     if why is not None:
