@@ -34,6 +34,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/distributed/": "docs/ranks.md",
     "stator/report/": "docs/report.md",
     "stator/cli/": "docs/report.md",
+    "stator/installation/": "docs/from-torch-compile.md",
+    "stator/guards/guard_filter.py": "docs/from-torch-compile.md",
 }
 LONGEST_FILE = 500
 MOST_ATTRIBUTES = 15
@@ -47,8 +49,8 @@ LARGE_CLASSES = {
 # Words of torch's and CPython's documentation.
 VOCABULARY = frozenset("""
 abstract aot api argument arithmetic array assert assertion assignment async attention attribute autograd backend
-backward binding builtin cache call callable checkpoint class compilation compiled compiler cond constant container
-context copied copies copying cuda data decimal decode default delegation deprecation descriptor device dimension
+backward binding builtin cache call callable checkpoint class compilation compile compiled compiler cond constant
+container context copied copies copying cuda data decimal decode default delegation deprecation descriptor device dimension
 dispatch double dropout eager effect encode environment error exception fake file filter flag float flow forward
 frame frozen func function generator global grad gradient graph guard hashing hook identity immutable import index
 inductor inherited input instance instantiation instruction intrinsic introspection io item iteration iterator joins

@@ -161,7 +161,7 @@ class CallSite:
         # A layer that is replayed holds other modules than the one that was traced.
         replays = self.settings.replay and all(isinstance(each, type) for each in wanted)
         vm.replay = Replay(vm) if replays and Strategy.HANDLED_ERRORS not in self.turned_off else None
-        vm.policy.strict = self.settings.strict
+        vm.policy.strict, vm.policy.guard_filter = self.settings.strict, self.settings.guard_filter_fn
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point

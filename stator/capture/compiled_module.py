@@ -1,12 +1,14 @@
 """A compiled nn.Module that is still a module.
 
 In: a module and the entry that runs its `__call__`.  Out: an nn.Module whose attributes, parameters, hooks,
-state_dict and mode are the original's own, under the original's names, and whose call is compiled.
+state_dict and mode are the original's own, under the original's names, and whose call is compiled.  Two attributes are
+its own, as libraries expect of torch's: `forward`, which is compiled, and `_orig_mod`.  Both can be assigned.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import sys
 import weakref
@@ -30,10 +32,11 @@ FLUENT_METHODS = frozenset(
 
 # Everything else is read from the original.
 OWN_ATTRIBUTES = frozenset(
-    {"_orig_mod", "_stator_entry", "_stator_settings", "dynamo_ctx", "__deepcopy__", "__copy__", "__reduce__",
-     "__reduce_ex__"}
+    {"_orig_mod", "_stator_call", "_stator_entry", "_stator_settings", "dynamo_ctx", "__deepcopy__", "__copy__",
+     "__reduce__", "__reduce_ex__"}
 )
 
+_PREFIX = "_orig_mod."  # of the keys in a state_dict of torch.compile's modules
 _TORCHS = "torch._dynamo.eval_frame"
 _installed: list[bool] = []  # not empty: torch.compile is Stator's
 _seen_as: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
@@ -51,6 +54,7 @@ class CompiledModule(torch.nn.Module):
     """
 
     _orig_mod: torch.nn.Module
+    _stator_call: Callable[..., Any]  # the entry, or an assigned `forward`
     _stator_entry: Callable[..., Any]
     _stator_settings: Settings
 
@@ -58,11 +62,11 @@ class CompiledModule(torch.nn.Module):
         # nn.Module.__init__ would make a second set of parameters, buffers and hooks.
         own = marks.attributes_of(self)
         own["_orig_mod"] = module
-        own["_stator_entry"] = entry
+        own["_stator_entry"] = own["_stator_call"] = entry
         own["_stator_settings"] = settings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return object.__getattribute__(self, "_stator_entry")(*args, **kwargs)
+        return object.__getattribute__(self, "_stator_call")(*args, **kwargs)
 
     def __getattribute__(self, name: str) -> Any:
         if name in OWN_ATTRIBUTES:
@@ -71,6 +75,12 @@ class CompiledModule(torch.nn.Module):
         if name == "__class__" and _installed:
             return class_of_torchs_kind(original.__class__)
         value = getattr(original, name)
+        if name == "forward":
+            own = marks.attributes_of(self)
+            call = own["_stator_call"]
+            return called_as(value, call) if call is own["_stator_entry"] else call
+        if name == "load_state_dict" or name == "_load_from_state_dict":
+            return loading_torchs_keys(value, name == "load_state_dict")
         if name in FLUENT_METHODS and callable(value):
             return returning_self(self, original, value)
         return value
@@ -81,11 +91,24 @@ class CompiledModule(torch.nn.Module):
         settings = self._stator_settings
         return lambda fn: compile_again(fn, settings)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._orig_mod, name, value)
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = marks.attributes_of(self)
+        if name == "forward":
+            own["_stator_call"] = value
+        elif name != "_orig_mod":
+            setattr(self._orig_mod, name, value)
+        elif value is not self._orig_mod and value is not self:
+            other = compile_again(value, self._stator_settings)
+            own.update(marks.attributes_of(other))
+            if (mark := marks.compiled_mark(other)) is not None:
+                marks.compiled(self, mark)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._orig_mod, name)
+        own = marks.attributes_of(self)
+        if name == "forward" and own["_stator_call"] is not own["_stator_entry"]:
+            own["_stator_call"] = own["_stator_entry"]
+        else:
+            delattr(self._orig_mod, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), "_orig_mod"})
@@ -124,6 +147,32 @@ def returning_self(compiled: CompiledModule, original: torch.nn.Module,
         return compiled if result is original else result
 
     return call
+
+
+def called_as(forward: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled call, under the name and with the signature of the original's forward."""
+
+    @functools.wraps(forward)
+    def compiled_forward(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    return compiled_forward
+
+
+def loading_torchs_keys(load: Callable[..., Any], whole: bool) -> Callable[..., Any]:
+    """The original's method, which also takes a state_dict of a module that torch.compile has made."""
+
+    @functools.wraps(load)
+    def load_renamed(state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        prefix = "" if whole else args[0] if args else kwargs["prefix"]
+        renamed = [key for key in state_dict if type(key) is str and key.startswith(prefix + _PREFIX)]
+        if whole and renamed:
+            state_dict = copy.copy(state_dict)  # the user's
+        for key in renamed:
+            state_dict[prefix + key[len(prefix + _PREFIX):]] = state_dict.pop(key)
+        return load(state_dict, *args, **kwargs)
+
+    return load_renamed
 
 
 class _NoSubclass:

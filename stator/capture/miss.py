@@ -140,6 +140,9 @@ def on_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tupl
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         report_eager_call(compiled, "a capture is running" if marks.disable_depth() == 0 else "it is disabled")
         return _core.EAGER
+    if config.disable:
+        report_eager_call(compiled, "config.disable is set")
+        return _core.EAGER
     if (name := replaced()) is not None:
         decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
         return _core.EAGER

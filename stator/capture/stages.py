@@ -32,7 +32,7 @@ from stator.emit.residual.failing_calls import written_inputs
 from stator.emit.residual.graph_inputs import mark_static_addresses
 from stator.emit.residual.residual import Residual, UnderLocks, bound_arguments, emit_residual
 from stator.emit.resume.advance import Advance, pass_on
-from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
+from stator.errors import BackendError, DeclarationError, InternalError, OptionError, Unsupported
 from stator.graph.analysis.autograd_boundaries import (
     needs_old_values,
     output_nodes,
@@ -54,6 +54,7 @@ from stator.graph.analysis.shared_memory import (
 )
 from stator.graph.state.suspended_modes import put_back, unasked
 from stator.guards.guard import MISSING, Guard, Kind
+from stator.guards.guard_filter import kept_guards
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
@@ -71,6 +72,7 @@ from stator.interp.torch_function_protocol import guard_names, guard_slots
 from stator.library.torch.compiler_functions import BACKWARD
 from stator.settings import marks
 from stator.settings.options import Settings
+from stator.settings.process_config import config
 from stator.shapes.symbol_guards import require_declared, shape_guards
 from stator.shapes.symbolic_values import in_the_users_terms
 from stator.source import CallOf, Pinned
@@ -115,7 +117,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             late = stop
         late.__traceback__ = None  # its frames hold objects of the program
         return stopped(site, done, late, bound)
-    except (Unsupported, DeclarationError):
+    except (Unsupported, DeclarationError, OptionError):
         raise
     except InternalError as error:
         if error.__cause__ is None:
@@ -134,7 +136,10 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         return None
     except BackendError as error:
         if done is None or not relax_capture(site, done) and not run_uncompiled(site, error):
-            raise
+            if not config.suppress_errors or site.settings.fullgraph:
+                raise
+            suppress_error(site, error)
+            return None
         rejected = ()
     except RecursionError:
         deep = Break("SB011", "values nested deeper than the recursion limit")
@@ -290,16 +295,18 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
                     packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
     """The guard program; it must accept the very call it came from."""
-    guard_slots(done.vm)
-    guard_set = done.vm.heap.guards
-    symbols = done.vm.recorder.symbols
+    vm = done.vm
+    guard_slots(vm)
+    guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)
     if symbols.origins:
         guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
     guard_set.prune()
-    guards = GuardList(guard_set)
-    lowered = lower(in_order(guard_set.single()), wanted, guard_set.instances())
+    guards, instances = GuardList(guard_set), guard_set.instances()
+    if vm.policy.guard_filter is not None:
+        guards, instances = guards.only(kept_guards(vm.policy.guard_filter, guards, bound)), []
+    lowered = lower(in_order(guards.arrived()), wanted, instances)
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     with put_back(), restored():
         failed = program.check(bound)
@@ -421,6 +428,16 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
     site.eager.failures += 1
     if site.eager.failures == 1:
         warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
+
+
+def suppress_error(site: CallSite, error: BackendError) -> None:
+    """Say why a call runs eagerly that config.suppress_errors keeps from raising."""
+    why = str(error).splitlines()[0]
+    events.emit(events.EagerFallback(site.name, why))
+    if not site.eager.told:
+        site.eager.told = True
+        warnings.warn(f"stator: {why}; config.suppress_errors is set, and the call runs eagerly.", RuntimeWarning,
+                      stacklevel=6)
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:

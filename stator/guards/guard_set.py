@@ -220,6 +220,12 @@ class GuardList(Sequence[Guard]):
         """Those that arrived one by one, where nobody has looked at them yet."""
         return self._made if self._set is None else self._set.single()
 
+    def only(self, kept: list[Guard]) -> GuardList:
+        """Those of them that a filter keeps."""
+        found = GuardList.__new__(GuardList)
+        found._set, found._made = None, kept
+        return found
+
     def __len__(self) -> int:
         return len(self._list())
 

@@ -6,7 +6,7 @@ In: notes of opcodes, rules and C calls.  Out: what branch capture, replay and t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ LOOK_MASK = 255  # one iteration or call in 256 reads the clock
 class CapturePolicy(Mechanism):
     """Choices of the settings and of earlier traces; the sets belong to the call site."""
 
+    guard_filter: Callable[..., Sequence[bool]] | None = None  # the user's, which drops guards
     strict: bool = False  # whether what would do no harm here, but is wrong, raises
     capture_control_flow: bool = False  # branches on data become operations of the graph where they can
     effects_break: bool = False  # print and its like break instead of being replayed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -36,6 +36,8 @@ OWN_OPTIONS: dict[str, str] = {
                "a list of nn.Modules and classes of them: their calls are the pieces",
     "start": "'now' (default): the first call waits for the compiler; 'eager': calls run eagerly while another process "
              "compiles (backend 'inductor')",
+    "guard_filter_fn": "a function from a list of guards (name, value, guard_type, is_global, ...) to bools: guards "
+                       "with False are not checked, and what they promise is the caller's to keep",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -78,6 +80,7 @@ class Settings:
     regions: str | tuple[object, ...] = "auto"
     start: str = "now"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
+    guard_filter_fn: Callable[..., Sequence[bool]] | None = None
 
     def validate(self) -> None:
         """Raise on the first field that is not accepted."""
@@ -104,12 +107,15 @@ class Settings:
                 raise OptionValueError(f"options[{name!r}]={getattr(self, name)!r} is not accepted; use {first!r} or "
                                        f"{second!r}")
         self.check_regions()
+        if self.guard_filter_fn is not None and not callable(self.guard_filter_fn):
+            raise OptionTypeError(f"options['guard_filter_fn']={self.guard_filter_fn!r} is not accepted; use a "
+                                  "function from a list of guards to a list of bools")
         if self.start == "eager" and self.backend != "inductor":
             raise OptionValueError(f"options['start']='eager' is not accepted with the backend {self.backend_name!r}; "
                                    "use 'inductor', which keeps what it has compiled on disk")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions", "start"}:
+        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions", "start", "guard_filter_fn"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     def check_regions(self) -> None:

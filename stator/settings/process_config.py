@@ -28,17 +28,18 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "artifact_store_bytes": (4 << 30, "size of that folder beyond which entries that were not used for longest go"),
     "artifact_trusted_dirs": ("", "folders whose artifacts need no signature by the user's key; joined by os.pathsep"),
     "artifact_key_file": ("", "file of the key that signs artifacts; else one in the user's folder for settings"),
+    "disable": (False, "calls that no entry accepts run eagerly, and nothing is captured"),
+    "suppress_errors": (False, "a call whose graph the backend cannot compile runs eagerly, with a warning"),
+    "specialize_int": (False, "an int that changes is a constant of each entry, never a symbol"),
     "verify_correctness": (False, "what compile() makes is audited: every call is also made eagerly, and compared"),
 }
 _ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit",
             "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit"}
 # Names of torch's that have another place here.
 _ELSEWHERE = {
-    "suppress_errors": "an internal error falls back to eager, unless options={'strict': True} or STATOR_STRICT=1",
-    "disable": "use stator.set_stance('force_eager')",
     "verbose": "use STATOR_LOGS, or stator.set_logs",
     "assume_static_by_default": "use compile(dynamic=True)",
-    **dict.fromkeys(("automatic_dynamic_shapes", "specialize_int", "specialize_float"), "use compile(dynamic=False)"),
+    **dict.fromkeys(("automatic_dynamic_shapes", "specialize_float"), "use compile(dynamic=False)"),
     **dict.fromkeys(("capture_scalar_outputs", "capture_dynamic_output_shape_ops"), "captured where they can be"),
     "error_on_graph_break": "use compile(fullgraph=True), or stator.error_on_graph_break",
     "trace_numpy": "use options={'trace_numpy': ...}",

@@ -31,6 +31,11 @@ def is_disallowed(fn: object) -> bool:
     return _is_listed("_disallowed_callable_ids", fn)
 
 
+def is_forbidden(fn: object) -> bool:
+    """Marked with torch._dynamo.forbid_in_graph: a capture that meets it raises."""
+    return type(fn) is types.FunctionType and fn.__dict__.get("_dynamo_forbidden") is True
+
+
 def is_unlisted(fn: object) -> bool:
     """Whether neither table names it."""
     return _TABLES not in sys.modules or not (is_allowed(fn) or is_disallowed(fn))

@@ -22,6 +22,7 @@ from stator.guards.guard_semantics import Unreadable, evaluate, explain
 from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import same_contents, tensor_values, value_of_scalar
 from stator.host.value_kinds import is_a
+from stator.settings.process_config import config
 from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
 from stator.shapes.symbolic_values import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
@@ -253,8 +254,11 @@ class Policy:
                 or type(value) is float and (not self.floats or not is_ordinary(value)) \
                 or type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False
-        return self.named_number(source) is not None or source in self.memory.numbers \
-            or bool(self.memory.foresees("numbers", source)) \
+        if self.named_number(source) is not None:
+            return True
+        if type(value) is int and config.specialize_int:
+            return False
+        return source in self.memory.numbers or bool(self.memory.foresees("numbers", source)) \
             or self.dynamic is True and type(value) is int and _is_argument(source)
 
     def number_choice(self, value: object, source: Source) -> tuple[bool, Dim | None]:

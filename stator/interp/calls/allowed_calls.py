@@ -49,6 +49,8 @@ def refuse_disabled(fn: Callable[..., Any]) -> None:
     if mark is not None:
         reason = f": {mark.reason}" if mark.reason else ""
         raise Break("SB010", f"{fn.__qualname__} is disabled{reason}", untouched=True)
+    if torch_marks.is_forbidden(fn):
+        raise Break("SB010", f"{fn.__qualname__} is forbidden in graphs").as_unsupported()
     refuse_disallowed(fn)
 
 
@@ -63,7 +65,7 @@ def is_marked(fn: Callable[..., Any]) -> bool:
         return False
     return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
         or marks.is_constant_result(fn) or torch_marks.is_torch_compiled(fn) \
-        or torch_marks.is_disallowed(fn)
+        or torch_marks.is_disallowed(fn) or torch_marks.is_forbidden(fn)
 
 
 def refuse_row(fn: object, row: Row | None) -> None:

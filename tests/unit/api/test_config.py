@@ -34,7 +34,7 @@ def test_values_and_defaults() -> None:
         "recompile_limit": 8, "accumulated_recompile_limit": 256, "fail_on_recompile_limit_hit": False,
         "error_on_recompile": False, "verify_correctness": False,
         "capture_iteration_limit": 100_000, "capture_progress_seconds": 5, "show_progress": True,
-        "capture_backward": False}
+        "capture_backward": False, "disable": False, "suppress_errors": False, "specialize_int": False}
     stator.config.cache_size_limit = 3
     assert stator.config.recompile_limit == stator.config.cache_size_limit == 3
     del stator.config.recompile_limit
@@ -43,7 +43,7 @@ def test_values_and_defaults() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("recompile_limt", "did you mean 'recompile_limit'"), ("suppress_errors", "strict"), ("disable", "force_eager"),
+    ("recompile_limt", "did you mean 'recompile_limit'"), ("specialize_float", "dynamic=False"),
     ("verbose", "STATOR_LOGS"), ("nonsense", "accepted: accumulated_recompile_limit")])
 def test_unknown_names_say_what_there_is(name: str, words: str) -> None:
     for attempt in (lambda: setattr(stator.config, name, True), lambda: getattr(stator.config, name),

@@ -1,8 +1,10 @@
 """A compiled module is still a module."""
 
 import copy
+import inspect
 import io
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -193,3 +195,51 @@ def test_in_place(recording, net):
 def test_in_place_refuses_what_is_not_a_module(recording):
     with pytest.raises(stator.OptionError, match="use an nn.Module"):
         stator.compile_in_place(lambda x: x)
+
+
+# ---------------------------------------------------------------------- attributes that libraries expect of torch's
+
+
+def test_the_original_can_be_assigned() -> None:
+    """accelerate's unwrap_model takes `_orig_mod` out and puts it back; others put another module in."""
+    first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    compiled, x = stator.compile(first, backend="eager"), torch.ones(1, 2)
+    compiled._orig_mod = first
+    assert list(compiled.state_dict()) == ["weight", "bias"] and torch.equal(compiled(x), first(x))
+    compiled._orig_mod = second
+    assert stator.is_compiled(compiled) and compiled.weight is second.weight and torch.equal(compiled(x), second(x))
+
+
+def test_keys_of_torchs_modules_are_loaded() -> None:
+    """torch.compile's modules write `_orig_mod.` into the keys of their state_dict, also inside other modules."""
+    plain = torch.nn.Linear(2, 2)
+    compiled = stator.compile(torch.nn.Linear(2, 2), backend="eager")
+    given = {f"_orig_mod.{key}": value for key, value in plain.state_dict().items()}
+    assert not any(compiled.load_state_dict(given)) and torch.equal(compiled.weight, plain.weight)
+    assert list(given) == ["_orig_mod.weight", "_orig_mod.bias"]
+    outer = torch.nn.Sequential(torch.nn.Linear(2, 2), stator.compile(torch.nn.Sequential(torch.nn.Linear(2, 2))))
+    wanted = {key: value + 1 for key, value in outer.state_dict().items()}
+    outer.load_state_dict({key.replace("1.", "1._orig_mod.", 1): value for key, value in wanted.items()})
+    assert all(torch.equal(value, wanted[key]) for key, value in outer.state_dict().items())
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        compiled.load_state_dict({**given, "_orig_mod.other": plain.weight})
+
+
+def test_forward_is_compiled_and_can_be_assigned() -> None:
+    seen: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        seen.append(graph)
+        return graph.forward
+
+    module, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    compiled = stator.compile(module, backend=backend)
+    forward = compiled.forward
+    assert torch.equal(forward(x), module(x)) and len(seen) == 1
+    assert inspect.signature(forward) == inspect.signature(module.forward)
+    compiled.forward = lambda x: forward(x) + 1
+    assert torch.equal(compiled(x), module(x) + 1) and torch.equal(compiled.forward(x), module(x) + 1)
+    outer = stator.compile(lambda x: compiled(x) * 2, backend="eager")
+    assert torch.equal(outer(x), (module(x) + 1) * 2)
+    del compiled.forward
+    assert torch.equal(compiled(x), module(x)) and torch.equal(outer(x), module(x) * 2)

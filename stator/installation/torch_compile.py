@@ -1,7 +1,6 @@
-"""torch.compile goes through Stator.   stator.install(); torch.compile(model)  ->  stator.compile(model)
+"""The function in the place of torch.compile.   torch.compile(model, dynamic=True)  ->  stator.compile(model, ...)
 
-In: a process whose libraries call torch.compile (also as a decorator, or as `module.compile()`) and torch.compiler's
-functions.  Out: the same calls, answered by Stator, until `uninstall()`.  What was compiled before stays what it was.
+In: torch's own function, and the backend for calls that name none.  Out: a function with torch's signature.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import types
 import warnings
 from collections.abc import Callable
@@ -19,56 +17,20 @@ import torch
 
 from stator import api
 from stator.backends.registry import find_backend, refuse_tuning
-from stator.capture import miss
-from stator.capture.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
-from stator.library.torch.compiler_functions import makes_compiled
+from stator.installation.torch_config import dynamic_in_torchs_config, in_torchs_config, say_what_is_ignored
+from stator.installation.torch_names import compiled_by_torch
 from stator.settings.options import split_options
-from stator.settings.process_config import config
-from stator.settings.stance import set_stance as stance_of
 
-_lock = threading.Lock()
-_replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place: "compile", "compiler.reset"
-_operators: dict[Any, Any] = {}  # what was made of torch's own operators, by their code
+_operators: dict[Any, Any] = {}  # compiled operators of torch's own, by their code
 _TURN_OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # variables of the environment
-_BY_NAME = ("allow_in_graph", "assume_constant_result", "disable", "list_backends", "substitute_in_graph")
 
 
-def install(backend: str | Callable[..., Any] | None = None) -> None:
-    """From now on torch.compile is Stator's; `backend` is what calls that name none, or "inductor", get instead."""
-    with _lock:
-        if not _replaced:
-            _replaced["compile"] = torch.compile
-            _replaced.update({f"compiler.{name}": getattr(torch.compiler, name)
-                              for name in ("reset", "set_stance", *_BY_NAME)})
-        torch.compile = _torch_compile(_replaced["compile"], backend)
-        makes_compiled(torch.compile)
-        torch.compiler.reset = _torch_reset(_replaced["compiler.reset"])
-        torch.compiler.set_stance = _torch_set_stance(_replaced["compiler.set_stance"])
-        for name in _BY_NAME:
-            setattr(torch.compiler, name, getattr(api, name))
-        pose_as_torchs(True)
-        config.follow(_in_torchs_config)
+def forget() -> None:
+    _operators.clear()
 
 
-def uninstall() -> None:
-    """torch.compile is torch's own again; what Stator has compiled stays compiled."""
-    with _lock:
-        for name, original in _replaced.items():
-            holder: Any = torch.compiler if name.startswith("compiler.") else torch
-            setattr(holder, name.removeprefix("compiler."), original)
-        _replaced.clear()
-        _operators.clear()
-        pose_as_torchs(False)
-        config.follow(None)
-
-
-def is_installed() -> bool:
-    """Whether torch.compile goes through Stator."""
-    return bool(_replaced)
-
-
-def _torch_compile(original: Any, default_backend: object) -> Any:
+def replacement(original: Any, default_backend: object) -> Any:
     @functools.wraps(original)
     def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
                 backend: Any = None, mode: str | None = None, options: Any = None, name: str | None = None,
@@ -76,6 +38,11 @@ def _torch_compile(original: Any, default_backend: object) -> Any:
                 shapes_spec: object = None) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
+        say_what_is_ignored()
+        if backend is None:
+            backend = default_of_torch()
+        if not in_torchs_config("trace_numpy", True):
+            options = {"trace_numpy": False, **(options or {})}
         disable = disable or any(os.environ.get(name) == "1" for name in _TURN_OFF)
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None
@@ -85,7 +52,7 @@ def _torch_compile(original: Any, default_backend: object) -> Any:
         if key in _operators:  # each call of torch.cond compiles the same few lines anew
             return _operators[key]
         compiled = api.compile(model, fullgraph=fullgraph,
-                               dynamic=_dynamic_in_torchs_config() if dynamic is None else dynamic,
+                               dynamic=dynamic_in_torchs_config() if dynamic is None else dynamic,
                                backend="inductor" if backend is None else backend, mode=mode, options=options,
                                disable=disable, recompile_limit=recompile_limit,
                                isolate_recompiles=isolate_recompiles, name=name)
@@ -99,16 +66,11 @@ def _torch_compile(original: Any, default_backend: object) -> Any:
     return compile
 
 
-def _in_torchs_config(name: str, default: Any = None) -> Any:
-    """A setting of torch._dynamo.config, where somebody has loaded it: scripts set there what has no argument."""
-    return getattr(sys.modules.get("torch._dynamo.config"), name, default)
-
-
-def _dynamic_in_torchs_config() -> bool | None:
-    """As `dynamic=None` is meant there: sizes symbolic from the start, or never."""
-    if not _in_torchs_config("assume_static_by_default", True):
-        return True
-    return None if _in_torchs_config("automatic_dynamic_shapes", True) else False
+def default_of_torch() -> Any:
+    """The backend given to torch.compiler.set_default_backend; None where it is torch's own default."""
+    found = getattr(torch.compiler, "get_default_backend", lambda: None)() \
+        if "torch._dynamo.backends.registry" in sys.modules else None
+    return None if found == "inductor" else found
 
 
 def is_operator_of_torch(model: object) -> bool:
@@ -128,7 +90,8 @@ def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Callable
             return compiled(*args, **kwargs)
         except Unsupported:
             pass
-        return compile_by_torch()(*args, **kwargs)
+        with compiled_by_torch():
+            return compile_by_torch()(*args, **kwargs)
 
     return run
 
@@ -143,21 +106,3 @@ def _without_tuning(backend: object, mode: object, options: Any) -> tuple[Any, A
         ignored += [f"options={foreign!r}"] if foreign else []
         warnings.warn(f"stator: the backend {backend!r} ignores {' and '.join(ignored)}", stacklevel=3)
     return None, own or None
-
-
-def _torch_reset(original: Any) -> Any:
-    @functools.wraps(original)
-    def reset() -> None:
-        original()
-        miss.reset()
-
-    return reset
-
-
-def _torch_set_stance(original: Any) -> Any:
-    @functools.wraps(original)
-    def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
-        # skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here: they are made.
-        return stance_of(stance, force_backend=force_backend)
-
-    return set_stance

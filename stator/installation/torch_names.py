@@ -1,0 +1,229 @@
+"""Functions in the place of torch._dynamo's.   torch._dynamo.reset(); torch._dynamo.optimize("eager")(f)
+
+In: the module torch._dynamo, now or when somebody first loads it.  Out: its functions that are about compiling,
+answered by Stator; its callbacks and counters, told of Stator's captures.  Others stay torch's: marks on functions and
+tensors are read where they lie (settings/torch_marks, shapes/policy).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.abc
+import importlib.util
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+from stator import api, events
+from stator.capture import miss
+from stator.settings import marks
+from stator.settings.stance import set_stance as stance_of
+
+_MODULE = "torch._dynamo"
+# About torch's tracer: each says so once, and does what it does there.
+_OF_THE_TRACER = ("allow_c_slot", "bytecode_debugger", "disable_nested_graph_breaks", "override_cudagraphs",
+                  "override_optimization_hint", "patch_dynamo_config", "replay", "reset_recompile_user_contexts",
+                  "set_recursion_limit", "step_unsupported")
+_originals: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place
+_stop_listening: list[Callable[[], None]] = []
+_by_torch = threading.local()  # `active`: this thread has torch compile
+
+
+def replace() -> None:
+    """Replace the functions of torch._dynamo, now or once it is loaded."""
+    if _MODULE in sys.modules:
+        _replace_in(sys.modules[_MODULE])
+    elif _after_import not in sys.meta_path:
+        sys.meta_path.insert(0, _after_import)
+    if not _stop_listening:
+        _stop_listening.append(events.subscribe(tell_torch))
+
+
+def put_back() -> None:
+    """torch._dynamo is torch's own again."""
+    if _after_import in sys.meta_path:
+        sys.meta_path.remove(_after_import)
+    module: Any = sys.modules.get(_MODULE)
+    for name, original in _originals.items():
+        setattr(module, name, original)
+    _originals.clear()
+    while _stop_listening:
+        _stop_listening.pop()()
+
+
+def _replace_in(module: types.ModuleType) -> None:
+    for name, function in _FUNCTIONS.items():
+        if hasattr(module, name) and name not in _originals:
+            _originals[name] = getattr(module, name)
+            setattr(module, name, function)
+    for name in _OF_THE_TRACER:
+        if callable(original := getattr(module, name, None)) and name not in _originals:
+            _originals[name] = original
+            setattr(module, name, saying_so(name, original))
+    if "reset" not in _originals:
+        _originals["reset"] = module.reset
+        module.reset = resetting(module.reset)  # type: ignore[attr-defined]
+
+
+class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds torch._dynamo as others do, and replaces its functions when it is loaded."""
+
+    loader: Any = None
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None,
+                  target: types.ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None:
+            self.loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType | None:
+        module: types.ModuleType | None = self.loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        _replace_in(module)
+
+
+_after_import = _AfterImport()
+
+
+# ---------------------------------------------------------------------- functions
+
+
+def resetting(original: Callable[[], None]) -> Callable[[], None]:
+    """torch's own reset(), which forgets Stator's entries too."""
+
+    @functools.wraps(original)
+    def reset() -> None:
+        original()
+        miss.reset()
+
+    return reset
+
+
+def saying_so(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of torch's that Stator does not answer; the first call says so."""
+    said: list[bool] = []
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not said:
+            said.append(True)
+            warnings.warn(f"stator: torch._dynamo.{name} is about torch's own tracer and has no effect on Stator",
+                          stacklevel=2)
+        return original(*args, **kwargs)
+
+    return call
+
+
+@contextlib.contextmanager
+def compiled_by_torch() -> Iterator[None]:
+    """While torch.compile's own code compiles, which calls optimize() by its name in the module."""
+    before, _by_torch.active = getattr(_by_torch, "active", False), True
+    try:
+        yield
+    finally:
+        _by_torch.active = before
+
+
+def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
+    """torch.compiler.set_stance; skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here."""
+    return stance_of(stance, force_backend=force_backend)
+
+
+def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_fn: object = None,
+             guard_fail_fn: object = None, guard_filter_fn: Any = None, disable: bool = False,
+             dynamic: bool | None = None, error_on_graph_break: bool | None = None, recompile_limit: int | None = None,
+             isolate_recompiles: bool = False, **others: object) -> Callable[[Any], Any]:
+    """The decorator that torch.compile is made of there."""
+    if getattr(_by_torch, "active", False):
+        return _originals["optimize"](  # type: ignore[no-any-return]
+            backend, nopython=nopython, disable=disable, dynamic=dynamic, guard_filter_fn=guard_filter_fn, **others)
+    ignored = {"guard_export_fn": guard_export_fn, "guard_fail_fn": guard_fail_fn, **others}
+    for name, value in ignored.items():
+        if value is not None:
+            warnings.warn(f"stator: torch._dynamo.optimize({name}=...) has no effect on Stator", stacklevel=2)
+    options = {} if guard_filter_fn is None else {"guard_filter_fn": guard_filter_fn}
+    decorate: Callable[[Any], Any] = api.compile(
+        fullgraph=nopython, dynamic=dynamic, backend=backend, options=options, disable=disable,
+        recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles)
+    if error_on_graph_break is None:
+        return decorate
+    return lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn))
+
+
+def optimize_assert(backend: Any, **others: Any) -> Callable[[Any], Any]:
+    """optimize() without graph breaks."""
+    return optimize(backend, nopython=True, **{name: value for name, value in others.items() if name == "dynamic"})
+
+
+def run(fn: Callable[..., Any] | None = None) -> Any:
+    """Make no new entry: a call that none accepts runs eagerly."""
+    if fn is None:
+        return run
+
+    @functools.wraps(fn)
+    def run_only(*args: Any, **kwargs: Any) -> Any:
+        with stance_of("eager_on_recompile"):
+            return fn(*args, **kwargs)
+
+    return run_only
+
+
+def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """torch's form, with the call's arguments at once too."""
+    explained = api.explain(fn)
+    return explained(*args, **kwargs) if args or kwargs else explained
+
+
+def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+    return api.list_backends(exclude_tags=exclude_tags)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "optimize": optimize, "optimize_assert": optimize_assert, "run": run, "explain": explain, "set_stance": set_stance,
+    "list_backends": list_backends, "error_on_graph_break": api.error_on_graph_break, "skip_frame": marks.skip_frame,
+}
+
+
+# ---------------------------------------------------------------------- callbacks and counters
+
+
+def tell_torch(event: events.Event) -> None:
+    """Run torch's callbacks around a capture, and count as torch counts; where somebody has loaded them."""
+    handler: Any = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+    counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    if isinstance(event, events.CaptureStarted):
+        if counters is not None:
+            counters["frames"]["total"] += 1
+        if handler is not None and handler.start_callbacks:
+            handler.run_start_callbacks(_callback_args(event.name))
+    elif isinstance(event, events.CaptureFinished):
+        if counters is not None:
+            counters["frames"]["ok"] += 1
+            if event.graph is not None:
+                counters["stats"]["unique_graphs"] += 1
+                calls = [node for node in event.graph.graph.nodes if node.op.startswith("call")]
+                counters["stats"]["calls_captured"] += len(calls)
+        if handler is not None and handler.end_callbacks:
+            handler.run_end_callbacks(_callback_args(event.name))
+    elif isinstance(event, events.GraphBreak) and counters is not None:
+        counters["graph_break"][f"{event.code} {event.title}: {event.cause}"] += 1
+
+
+def _callback_args(name: str) -> Any:
+    module: Any = sys.modules["torch._dynamo.callback"]
+    return module.CallbackArgs(module.CallbackTrigger.DYNAMO, name)

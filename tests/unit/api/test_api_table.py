@@ -1,0 +1,30 @@
+"""Every name that programs use with torch.compile works under install(), or says that it has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import stator
+from tools import api_table
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    stator.install()
+    yield
+    stator.uninstall()
+
+
+def test_no_row_is_silent() -> None:
+    found = dict(api_table.rows())
+    assert len(found) >= 120
+    assert not {name: what for name, what in found.items() if what.startswith("silent")}
+    assert sum(what == "works" for what in found.values()) >= 75
+
+
+def test_a_name_without_effect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._dynamo, "reset", lambda: None)
+    assert dict(api_table.rows())["torch._dynamo.reset"] == "silent"
