@@ -50,8 +50,8 @@ LARGE_CLASSES = {
 VOCABULARY = frozenset("""
 abstract aot api argument arithmetic array assert assertion assignment async attention attribute autograd backend
 backward binding builtin cache call callable checkpoint class compilation compile compiled compiler cond constant
-container context copied copies copying cuda data decimal decode default delegation deprecation descriptor device dimension
-dispatch double dropout eager effect encode environment error exception fake file filter flag float flow forward
+container context copied copies copying cuda data decimal decode default delegation deprecation descriptor device
+dimension dispatch double dropout eager effect encode environment error exception fake file filter flag float flow forward
 frame frozen func function generator global grad gradient graph guard hashing hook identity immutable import index
 inductor inherited input instance instantiation instruction intrinsic introspection io item iteration iterator joins
 kernel layer layout lazy leaf library list local lock logging lookup membership memory meta metadata method mode
