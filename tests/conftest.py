@@ -73,11 +73,6 @@ def compile_alone(*args: object) -> Any:
     raise Unkeyed
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that count shared graphs come first: state that others leave in torch can make a graph unshareable."""
-    items.sort(key=lambda item: item.get_closest_marker("shares_entries") is None)
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, pluggy.Result[None], None]:
     """Say it of the test that leaves a hook behind, not of a later one that meets it."""

@@ -36,7 +36,6 @@ from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import is_repeatable, is_torchs
 from stator.graph.fx.graph_modules import AT
 from stator.guards.global_state import global_state
-from stator.host.suspended_patches import NOW
 from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
 from stator.shapes.policy import ADDRESS_MARK
@@ -124,8 +123,8 @@ def compile_here(gm: fx.GraphModule, example_inputs: Sequence[object], settings:
 def key_of(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, backend: Backend,
            symbols: _Symbols, grad_enabled: bool, requester: Requester) -> Key:
     """The graph, who may have it, and every setting that its backend sees."""
-    if NOW.patches or records_cuda_graphs(settings) or torch._C._autograd._top_saved_tensors_default_hooks(False):
-        raise Unkeyed("patches, CUDA graphs or hooks of saved tensors")
+    if records_cuda_graphs(settings) or torch._C._autograd._top_saved_tensors_default_hooks(False):
+        raise Unkeyed("CUDA graphs, or hooks of saved tensors")
     contents = _WholeContents(gm, symbols, settings.backend != "inductor")
     content = graph_key(contents), contents.of(list(example_inputs), None), shared(example_inputs)
     owner = None if backend.takes_settings else tuple(map(Same, requester.codes))

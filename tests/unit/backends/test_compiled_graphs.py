@@ -368,6 +368,18 @@ def test_the_table_keeps_no_tensor_of_the_user(backend: str) -> None:
     assert alive() is None
 
 
+@pytest.mark.parametrize("backend", ["eager_like", "aot_eager"])
+def test_patches_of_other_libraries(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """torch_geometric replaces torch.select when it is imported: graphs are compiled with torch's own."""
+    original = torch.select
+    monkeypatch.setattr(torch, "select", lambda *args, **kwargs: original(*args, **kwargs))
+
+    def program() -> Any:
+        return lambda x: torch.select(x, 0, 1) * 2, torch.ones(2, 2)
+
+    assert compiled_twice(Counter() if backend == "eager_like" else backend, program, program) == 0
+
+
 def test_the_table_is_bounded_and_reset_empties_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stator.reset()
     monkeypatch.setattr(compiled_graphs, "MOST_GRAPHS", 3)
