@@ -50,4 +50,4 @@ def collector_running() -> contextlib.AbstractContextManager[None]:
 
 def living(members: weakref.WeakSet[_T]) -> list[_T]:
     """List the members at one instant: iterating over the set fails where another thread adds one meanwhile."""
-    return [member for reference in members.data.copy() if (member := reference()) is not None]
+    return [member for reference in getattr(members, "data").copy() if (member := reference()) is not None]

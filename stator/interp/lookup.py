@@ -92,7 +92,7 @@ def inherited(cls: type, name: str) -> Any:
     return MISSING
 
 
-def guard_refused(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def guard_refused(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
     """Guard the special methods of the arguments of C code that has failed, perhaps for one that is not there yet."""
     pending, seen = [*args, *(kwargs or {}).values()], set()
     for value in pending:
