@@ -19,20 +19,21 @@ from torch._guards import CompileContext, TracingContext, compile_context, traci
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
-from stator.backends.autograd_histories import consumed_results, with_histories
+from stator.backends.aot_rules import (
+    dropouts_of_everything,
+    floats_as_data,
+    save_values,
+    trainable_lstm,
+    without_size_marks,
+)
+from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
-from stator.backends.dropouts import dropouts_of_everything
 from stator.backends.eager import NEED_NO_CODE
-from stator.backends.open_floats import floats_as_data
+from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
 from stator.backends.pieces import InOnePiece, compile_pieces, settings_kept
-from stator.backends.recurrent import trainable_lstm
 from stator.backends.regions import Whole, compile_regions
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
-from stator.backends.saved_values import save_values
-from stator.backends.size_marks import without_size_marks
-from stator.backends.static_inputs import mark_static_inputs
-from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
 from stator.graph.analysis.autograd_boundaries import has_seams, must_be_cut
 from stator.graph.analysis.may_fail import keep_checks

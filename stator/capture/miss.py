@@ -21,7 +21,7 @@ import torch
 from stator import _core, events
 from stator.backends import check_settings, compiled_graphs
 from stator.backends.background import jobs
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe

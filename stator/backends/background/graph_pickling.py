@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, ValueRangesSLoc
 from torch.fx.node import map_arg
 from torch.utils._mode_utils import no_dispatch
 
-from stator.backends.static_inputs import is_member_of_module
+from stator.backends.cuda_graphs import is_member_of_module
 from stator.graph.fx.graph_modules import NAMED_REGION, LateGraphModule, make_captured, make_graph_module
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 from stator.settings.options import Settings

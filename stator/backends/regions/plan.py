@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.graph_key import Key, Unkeyed
 from stator.backends.pieces import SETTING_OF_SETTER, keep_parts_together
 from stator.backends.regions.cuts import named_calls, named_cuts, place_cuts
