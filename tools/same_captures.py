@@ -128,7 +128,7 @@ def record(groups: list[Group], out: Path, jobs: int, seconds: int) -> None:
     done = {json.loads(line)["group"] for line in out.read_text().splitlines()} if out.exists() else set()
     waiting = [group for group in groups if group.name not in done]
     running: dict[int, Group] = {}
-    finished = 0
+    count, finished = len(waiting), 0
     while waiting or running:
         while waiting and len(running) < jobs:
             group = waiting.pop(0)
@@ -145,8 +145,7 @@ def record(groups: list[Group], out: Path, jobs: int, seconds: int) -> None:
             file.write(part.read_text() if part.exists() else "")
         part.unlink(missing_ok=True)
         finished += 1
-        print(f"\r{finished} of {len(groups) - len(done)} groups, {time.monotonic() - started:.0f} s", end="",
-              file=sys.stderr)
+        print(f"\r{finished} of {count} groups, {time.monotonic() - started:.0f} s", end="", file=sys.stderr)
     print(file=sys.stderr)
 
 
