@@ -16,7 +16,7 @@ from typing import Any
 from stator import _hook
 from stator.code.decode import decode
 from stator.code.flow import bound_locals, live_in_call, live_locals
-from stator.heap.tracker import NO_KEY, Box
+from stator.heap.tracker import NO_KEY, Box, unbox
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Frame, add_entries
 from stator.interp.generators import generators
@@ -295,10 +295,10 @@ def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any
             vm, state.code, state.namespace, state.index, state.slots, state.kinds, take, state.dead)
         frame.kwnames, frame.parent = state.kwnames, parent
         if state.generator:
-            _enter_body(vm, frame, generators.forced(take()), generators.forced(take()))
+            _enter_body(vm, frame, unbox(take()), unbox(take()))
         else:
             vm.exc_state.value = generators.handled_in(frame) or vm.exc_state.value
-        frame.cont = remake(state.cont, lambda take=take: generators.forced(take()))
+        frame.cont = remake(state.cont, lambda take=take: unbox(take()))
         root, parent = root or frame, frame
     assert parent is not None and root is not None
     # A result that is dropped or stored is not looked at here: it gets no guard before something reads it.

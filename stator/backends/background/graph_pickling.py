@@ -38,7 +38,7 @@ _SYMBOLS = ("backed_var_to_val", "var_to_val", "var_to_range", "var_to_sources",
             "unbacked_symint_counter", "unbacked_symfloat_counter", "var_to_hint_override", "unbacked_inputs",
             "unbacked_alloc_order", "unique_ids", "_replacements_version_counter", "_version_counter")
 # What compilers and Stator's own stages read of a node.
-_METADATA = frozenset({"example_value", "tensor_dict", "unbacked_bindings", "stack_trace", "is_seam", "is_branch",
+_METADATA = frozenset({"example_value", "tensor_dict", "unbacked_bindings", "stack_trace", "is_boundary", "is_branch",
                        "recompute", "ac_graph_id", NAMED_REGION})
 State = list[tuple[int, tuple[Any, ...], tuple[Any, ...]]]
 
