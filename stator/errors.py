@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 
 class UserFrame(NamedTuple):
-    """One line of the user's program on the way to the place of an event."""
+    """One line of the user's stack, from the entry to the place of an event."""
 
     filename: str
     line: int

@@ -1,48 +1,56 @@
 """Compare what two commits capture.   record the graphs, guards and residuals of many programs; compare two records
 
-    python tools/same_captures.py record before.jsonl --fuzz 0:2000 --zoo ../shared/zoo
-    python tools/same_captures.py record after.jsonl --fuzz 0:2000 --zoo ../shared/zoo     (in the other checkout)
+    python tools/same_captures.py record before.jsonl --checkout ../before --fuzz 0:2000 --zoo ../shared/zoo
+    python tools/same_captures.py record after.jsonl --fuzz 0:2000 --zoo ../shared/zoo
     python tools/same_captures.py compare before.jsonl after.jsonl
 
-In: the curriculum of tests/lang, seeds of the fuzzer, models of a zoo (a folder with `zoo.py` and `dev.txt`).
+In: the curriculum of tests/lang, seeds of the fuzzer, models of a zoo (a folder with `zoo.py` and `dev.txt`). Programs
+are those of this checkout; `--checkout` names the one whose `stator` captures them.
 Out: one JSON line for each program, with the text of every graph, guard and residual source that was captured; the
-comparison exits with 1 on the first differing program.  A refactor must leave every line as it was.
+comparison exits with 1 on a differing program, and on one that only one record has.
 
 Each group of programs runs in a forked process of its own with a fixed hash seed, so that one program does not see
-another. Addresses are replaced: they differ from process to process.
+another. A group that takes longer than `--seconds` is stopped. Groups that the record has are not run again. Texts
+leave out addresses, layouts of sets, which follow from addresses, and the home of a function of Stator.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import io
 import json
 import os
 import re
+import signal
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b\d{12,}\b")
-LAYOUT = re.compile(r"(set_layout\(.*\)) == .*")  # where members of a set lie depends on their addresses
+LAYOUT = re.compile(r"(set_layout\(.*?\)) (==|is) .*", re.DOTALL)
+OWN_MODULE = re.compile(r"\bstator\.(?:\w+\.)+(?=\w)")
 GROUP = 25  # fuzzed programs that share one process
 
 Program = tuple[str, Callable[[], Any]]
 
 
 def portable(text: str) -> str:
-    """Text without addresses, what follows from them, and the checkout's own path."""
-    return LAYOUT.sub(r"\1 == <layout>", ADDRESS.sub("<address>", text)).replace(str(ROOT), "<root>")
+    """Remove addresses, their consequences, the homes of Stator's functions, and paths of the checkouts."""
+    text = LAYOUT.sub(r"\1 == <layout>", ADDRESS.sub("<address>", text))
+    for root in {str(ROOT), str(Path(sys.modules["stator"].__file__ or "").parent.parent)}:
+        text = text.replace(root, "<root>")
+    return OWN_MODULE.sub("stator.", text)
 
 
 def captured(run: Callable[[], Any]) -> dict[str, Any]:
-    """Run a program; what was captured meanwhile, as text."""
+    """Run a program; return the text of its captures."""
     from stator import events
 
     failure = ""
@@ -63,8 +71,14 @@ def captured(run: Callable[[], Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- programs
 
 
-def curriculum() -> Iterator[list[Program]]:
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+class Group(NamedTuple):
+    """Programs that share a process, which makes them."""
+
+    name: str
+    make: Callable[[], list[Program]]
+
+
+def curriculum() -> Iterator[Group]:
     import curriculum as topics
 
     for path in sorted((ROOT / "tests" / "lang").glob("test_[0-9][0-9]_*.py")):
@@ -72,78 +86,80 @@ def curriculum() -> Iterator[list[Program]]:
             module = topics.load_topic(path)
             return [(f"{path.stem}:{name}", lambda name=name: topics.run_case(path, topics.cases_of(module)[name]))
                     for name in topics.cases_of(module)]
-        yield Lazy(programs)
+        yield Group(path.stem, programs)
 
 
-def fuzzed(first: int, last: int) -> Iterator[list[Program]]:
-    sys.path.insert(0, str(ROOT))
+def fuzzed(first: int, last: int) -> Iterator[Group]:
     for begin in range(first, last, GROUP):
         def programs(begin: int = begin) -> list[Program]:
             from tests.fuzz.compare import compare
             from tests.fuzz.grammar import generate
             return [(f"fuzz:{seed}", lambda seed=seed: compare(generate(seed)))
                     for seed in range(begin, min(last, begin + GROUP))]
-        yield Lazy(programs)
+        yield Group(f"fuzz:{begin}:{min(last, begin + GROUP)}", programs)
 
 
-def models(folder: Path) -> Iterator[list[Program]]:
+def models(folder: Path) -> Iterator[Group]:
+    sys.path.insert(0, str(folder))
+    import compat
+    import torch
+
+    import stator
+    compat.apply()
+    import zoo
+    with contextlib.suppress(ImportError):  # loaded once, before the processes are forked
+        import transformers.modeling_utils  # noqa: F401
+
     for name in (folder / "dev.txt").read_text().split():
-        def programs(name: str = name) -> list[Program]:
-            sys.path.insert(0, str(folder))
-            import torch
-            import zoo
-
-            import stator
+        def capture(name: str = name) -> None:
             torch.manual_seed(0)
             case = zoo.build(name)
-            model = case.model.eval()
-            return [(f"model:{name}", lambda: stator.compile(model, backend="eager")(**case.inputs))]
-        yield Lazy(programs)
-
-
-class Lazy(list):  # type: ignore[type-arg]
-    """Programs that are made in the process that runs them."""
-
-    def __init__(self, make: Callable[[], list[Program]]) -> None:
-        super().__init__()
-        self.make = make
+            torch.manual_seed(0)
+            with torch.no_grad():
+                stator.compile(case.model.eval(), backend="eager")(**case.inputs)
+        yield Group(f"model:{name}", lambda name=name, capture=capture: [(f"model:{name}", capture)])
 
 
 # ---------------------------------------------------------------------- recording
 
 
-def record(groups: list[Lazy], out: Path, jobs: int) -> None:
+def record(groups: list[Group], out: Path, jobs: int, seconds: int) -> None:
     started = time.monotonic()
-    parts = [out.with_suffix(f".{number}") for number in range(len(groups))]
-    running: dict[int, int] = {}
-    waiting = list(range(len(groups)))
+    done = {json.loads(line)["group"] for line in out.read_text().splitlines()} if out.exists() else set()
+    waiting = [group for group in groups if group.name not in done]
+    running: dict[int, Group] = {}
+    count, finished = len(waiting), 0
     while waiting or running:
         while waiting and len(running) < jobs:
-            number = waiting.pop(0)
+            group = waiting.pop(0)
             child = os.fork()
             if not child:
-                run_group(groups[number], parts[number])
-            running[child] = number
-        finished, status = os.wait()
-        number = running.pop(finished)
+                run_group(group, part_of(out, group), seconds)
+            running[child] = group
+        child, status = os.wait()
+        group = running.pop(child)
         if status:
-            print(f"group {number} ended with status {status}", file=sys.stderr)
-        done = len(groups) - len(waiting) - len(running)
-        print(f"\r{done} of {len(groups)} groups, {time.monotonic() - started:.0f} s", end="", file=sys.stderr)
+            print(f"\n{group.name} ended with status {status}", file=sys.stderr)
+        part = part_of(out, group)
+        with out.open("a") as file:
+            file.write(part.read_text() if part.exists() else "")
+        part.unlink(missing_ok=True)
+        finished += 1
+        print(f"\r{finished} of {count} groups, {time.monotonic() - started:.0f} s", end="", file=sys.stderr)
     print(file=sys.stderr)
-    with out.open("w") as file:
-        for part in parts:
-            if part.exists():
-                file.write(part.read_text())
-                part.unlink()
 
 
-def run_group(group: Lazy, part: Path) -> None:
+def part_of(out: Path, group: Group) -> Path:
+    return out.with_suffix("." + re.sub(r"\W", "_", group.name))
+
+
+def run_group(group: Group, part: Path, seconds: int) -> None:
     """Run the programs of one group, and leave the process."""
+    signal.alarm(seconds)  # ends the process: nobody handles it
     try:
         with part.open("w") as file:
             for name, run in group.make():
-                file.write(json.dumps({"program": name, **captured(run)}) + "\n")
+                file.write(json.dumps({"program": name, "group": group.name, **captured(run)}) + "\n")
                 file.flush()
     except BaseException:
         traceback.print_exc()
@@ -155,10 +171,12 @@ def compare(before: Path, after: Path) -> int:
     records = [{line["program"]: line for line in map(json.loads, path.read_text().splitlines())}
                for path in (before, after)]
     old, new = records
+    kinds = collections.Counter(re.sub("test_.*", "curriculum", name).partition(":")[0] for name in old)
     differing = [name for name in old if name in new and old[name] != new[name]]
     missing = sorted(set(old) ^ set(new))
     captures = sum(len(line["captures"]) for line in old.values())
-    print(f"{len(old)} programs, {captures} captures: {len(differing)} differ, {len(missing)} in one record only")
+    print(f"{len(old)} programs ({', '.join(f'{count} {kind}' for kind, count in kinds.items())}), "
+          f"{captures} captures: {len(differing)} differ, {len(missing)} in one record only")
     for name in differing[:10]:
         print(f"  {name}: {first_difference(old[name], new[name])}")
     for name in missing[:10]:
@@ -187,10 +205,12 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record")
     recording.add_argument("out", type=Path)
+    recording.add_argument("--checkout", type=Path, default=ROOT, help="the tree whose stator captures")
     recording.add_argument("--no-curriculum", action="store_true")
     recording.add_argument("--fuzz", default="", help="seeds, first:last")
     recording.add_argument("--zoo", type=Path, help="a folder with zoo.py and dev.txt")
     recording.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    recording.add_argument("--seconds", type=int, default=600, help="time of one group")
     comparing = commands.add_parser("compare")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
@@ -199,17 +219,19 @@ def main() -> int:
         return compare(options.before, options.after)
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
-    groups: list[Any] = [] if options.no_curriculum else list(curriculum())
-    if options.fuzz:
-        groups += fuzzed(*map(int, options.fuzz.split(":")))
-    if options.zoo:
-        groups += models(options.zoo.resolve())
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(options.checkout.resolve()))
     import torch
 
-    import stator  # noqa: F401  (loaded once, before the processes are forked)
+    import stator  # loaded once, before the processes are forked
+    assert Path(stator.__file__ or "").is_relative_to(options.checkout.resolve())
+    sys.path[:1] = [str(ROOT), str(ROOT / "tests")]
     torch.set_num_threads(1)
-    record(groups, options.out, options.jobs)
+    if not options.no_curriculum:
+        record(list(curriculum()), options.out, options.jobs, options.seconds)
+    if options.fuzz:
+        record(list(fuzzed(*map(int, options.fuzz.split(":")))), options.out, options.jobs, options.seconds)
+    if options.zoo:  # last: a process with its libraries collects garbage ten times slower
+        record(list(models(options.zoo.resolve())), options.out, options.jobs, options.seconds)
     return 0
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from stator.backends.aot_rules import draws_in_place, eager_streams
 from stator.backends.inner_calls import keep_pass
-from stator.backends.random_draws import draws_in_place, eager_streams
 from stator.graph.fx.graph_modules import straight_function, write_code
 from stator.settings.options import Settings
 

@@ -19,22 +19,23 @@ from torch._guards import CompileContext, TracingContext, compile_context, traci
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
-from stator.backends.autograd_histories import consumed_results, with_histories
+from stator.backends.aot_rules import (
+    dropouts_of_everything,
+    floats_as_data,
+    save_values,
+    trainable_lstm,
+    without_size_marks,
+)
+from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
-from stator.backends.dropouts import dropouts_of_everything
 from stator.backends.eager import NEED_NO_CODE
-from stator.backends.open_floats import floats_as_data
+from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
 from stator.backends.pieces import InOnePiece, compile_pieces, settings_kept
-from stator.backends.recurrent import trainable_lstm
 from stator.backends.regions import Whole, compile_regions
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
-from stator.backends.saved_values import save_values
-from stator.backends.size_marks import without_size_marks
-from stator.backends.static_inputs import mark_static_inputs
-from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
-from stator.graph.analysis.autograd_boundaries import has_seams, must_be_cut
+from stator.graph.analysis.autograd_boundaries import has_boundaries, must_be_cut
 from stator.graph.analysis.may_fail import keep_checks
 from stator.graph.fx.graph_modules import write_code
 from stator.host.suspended_patches import restored
@@ -61,7 +62,7 @@ def compile_without_histories(gm: torch.fx.GraphModule, example_inputs: Sequence
         return run_as_captured(gm, example_inputs, settings)
     # What a user's backend returns is called as it is.
     counts = write_counts(gm, example_inputs) if backend.takes_settings else {}
-    compile_some = compile_around_seams if has_seams(gm.graph) else compile_piece
+    compile_some = compile_around_boundaries if has_boundaries(gm.graph) else compile_piece
     compiled = compile_some(gm, example_inputs, settings, fake_mode, grad_enabled)
     return with_write_counts(compiled, counts) if counts else compiled
 
@@ -77,7 +78,7 @@ def run_as_captured(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], set
 
 def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Compile a graph without seams: what repeats in it once, or all of it."""
+    """Compile a graph without autograd boundaries: what repeats in it once, or all of it."""
     take_views: Callable[[Callable[..., Any]], Callable[..., Any]] = unchanged
     if grad_enabled and settings.has_own_backend:
         try:
@@ -121,11 +122,11 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     return finish(compiled)
 
 
-def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
-                         fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
+def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                              fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is."""
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
-        compile_some = compile_around_seams if has_seams(piece.graph) else compile_piece
+        compile_some = compile_around_boundaries if has_boundaries(piece.graph) else compile_piece
         return compile_some(piece, given, settings, fake_mode, grad)
 
     try:

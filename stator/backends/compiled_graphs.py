@@ -27,8 +27,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from stator import events
 from stator.backends.background.jobs import require_compiled
 from stator.backends.compilation import compile_graph
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.eager import NEED_NO_CODE
-from stator.backends.generations import records_cuda_graphs
 from stator.backends.graph_key import Contents, Key, Same, Unkeyed, graph_key, shared
 from stator.backends.inductor import config_patches
 from stator.backends.registry import Backend, find_backend

@@ -1,19 +1,23 @@
-"""The backend "cudagraphs".
+"""CUDA graphs.   a graph module  ->  AOTAutograd's graphs, recorded and replayed; the beginning of a call
 
-In: a graph module.  Out: a callable that replays AOTAutograd's graphs as CUDA graphs, kernels unchanged; where a graph
-cannot be recorded (it touches the CPU, or writes to its inputs), it runs as it is.
+A graph that cannot be recorded (it touches the CPU, or writes to its inputs) runs as it is.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._guards import CompileId
 
-from stator.backends.random_draws import eager_streams
+from stator.backends.aot_rules import eager_streams
 from stator.settings.options import Settings
+from stator.shapes.environment import NamedSource
+from stator.shapes.policy import ADDRESS_MARK
+from stator.source import Key, Source
 
 
 def compile_cuda_graphs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
@@ -22,3 +26,62 @@ def compile_cuda_graphs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
     backend: Callable[..., Any] = importlib.import_module("torch._dynamo.backends.cudagraphs").cudagraphs
     with eager_streams(gm):
         return backend(gm, list(example_inputs))
+
+
+_WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
+
+
+def begins_generation(settings: Settings) -> Callable[[], None] | None:
+    """The call that marks a new generation, for backends that record CUDA graphs.
+
+    Such a backend keeps the outputs of one call alive in memory of its own, and takes that memory back when the
+    next call begins.  It cannot see where that is: torch counts the calls of compiled functions for it, and a front
+    end that does not count makes every call look like one more step of the first, recorded anew each time.
+    """
+    return begin_generation if records_cuda_graphs(settings) else None
+
+
+def records_cuda_graphs(settings: Settings) -> bool:
+    if settings.backend == "cudagraphs":
+        return True
+    if settings.backend != "inductor":
+        return False
+    if settings.mode in _WITH_CUDA_GRAPHS or settings.options.get("triton.cudagraphs"):
+        return True
+    config: Any = importlib.import_module("torch._inductor.config")
+    return bool(config.triton.cudagraphs)
+
+
+_tracker: Any = None
+
+
+def begin_generation() -> None:
+    global _tracker
+    if _tracker is None:
+        _tracker = importlib.import_module("torch._dynamo.mutation_guard").GenerationTracker
+    _tracker.generation += 1
+
+
+_numbers = itertools.count()
+_MEMBER_DICTS = frozenset({"_parameters", "_buffers"})
+
+
+def mark_static_inputs(gm: torch.fx.GraphModule) -> None:
+    """Mark the parameters and buffers of a graph as inputs that stay where they are.
+
+    A compiler that records CUDA graphs copies every other input into a place of its own at each call. The marks are
+    those that torch's compilers look for; Inductor itself checks that a static input still has its address. Other
+    tensors that stay were marked when the graph was made (`emit/residual/graph_inputs.py`).
+    """
+    gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_numbers), frame_compile_id=0)
+    gm._param_name_to_source = {}  # the graph module holds no parameters of its own
+    for node in gm.graph.find_nodes(op="placeholder"):
+        source = node.meta.get("source")
+        node._dynamo_source = None if source is None else NamedSource(source)
+        if source is not None and is_member_of_module(source):
+            node.meta["tensor_dict"] = {ADDRESS_MARK: "unguarded"}
+
+
+def is_member_of_module(source: Source) -> bool:
+    """Whether a value was read from the parameters or the buffers of an nn.Module."""
+    return isinstance(source, Key) and isinstance(source.base, Key) and source.base.key in _MEMBER_DICTS

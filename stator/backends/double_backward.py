@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 def twice_differentiable(gm: torch.fx.GraphModule, inputs: Sequence[Any], grad_enabled: bool, backend: Any
                          ) -> Callable[[Function], Function]:
-    """What is to be made of the function that the backend compiles from `gm`; called before `gm` is the backend's."""
+    """Choose the wrapper of the function that the backend compiles from `gm`; called before the backend gets `gm`."""
     if not grad_enabled or backend.function in NEED_NO_CODE or not wants_grad(inputs):
         return lambda compiled: compiled
     written = writes(gm)

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.backends.static_inputs import is_member_of_module
+from stator.backends.cuda_graphs import is_member_of_module
 from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.fx.graph_modules import AT, NAMED_REGION

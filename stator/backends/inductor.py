@@ -16,9 +16,9 @@ import torch
 from torch._functorch import config as functorch_config
 from torch._guards import TracingContext
 
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.aot_rules import partitioner_of_marks
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.inner_calls import keep_pass, keeps_passes
-from stator.backends.saved_values import partitioner_of_marks
 from stator.errors import OptionTypeError, OptionValueError
 from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
 

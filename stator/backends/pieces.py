@@ -1,12 +1,12 @@
-"""Compile a graph in pieces.   a graph with seams  ->  compiled pieces, and between them what only autograd can do
+"""Compile a graph in pieces.   a graph with autograd boundaries  ->  compiled pieces between them
 
 In: a graph that makes Parameters, calls modules with backward hooks, has recurrent layers or differentiable branches
 (see graph/autograd/autograd_boundaries).  Out: a function that runs the compiled pieces and the boundaries in their
-order.  Each piece has a forward and a backward of its own, and autograd joins them at the seams, as it does with the
-operators of an eager program.  Each way of a branch is compiled apart: autograd follows the way taken, random numbers
-are drawn once, and parameters of the other way get no gradient.  No piece leaves torch's settings (grad mode,
-autocast) changed, which a compiler would not do: where a seam lies in a region of autocast the region begins and ends
-between pieces too, and those in it are compiled under it.
+order.  Each piece has a forward and a backward of its own, and autograd joins them at those boundaries, as it does
+with the operators of an eager program.  Each way of a branch is compiled apart: autograd follows the way taken,
+random numbers are drawn once, and parameters of the other way get no gradient.  No piece leaves torch's settings
+(grad mode, autocast) changed, which a compiler would not do: where a boundary lies in a region of autocast the region
+begins and ends between pieces too, and those in it are compiled under it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 
-from stator.graph.analysis.autograd_boundaries import ancestors, is_seam
+from stator.graph.analysis.autograd_boundaries import ancestors, is_boundary
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
@@ -37,7 +37,7 @@ class InOnePiece(Exception):
 
 @dataclass
 class Piece:
-    """Nodes between two seams, what they need from outside, and what is needed of them."""
+    """Nodes between two boundaries, what they need from outside, and what is needed of them."""
 
     nodes: list[fx.Node] = field(default_factory=list)
     inputs: list[fx.Node] = field(default_factory=list)
@@ -83,21 +83,21 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
 
 
 def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
-    """Pieces and seams in order."""
+    """Pieces and boundaries in order."""
     keep_parts_together(graph)
     steps: list[Any] = []
     place: dict[fx.Node, int] = {}
     settings: dict[Any, fx.Node] = {}
-    loose = settings_across_seams(graph, grad_enabled)
+    loose = settings_across_boundaries(graph, grad_enabled)
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
-        if is_seam(node) or node.target is operator.getitem and is_seam(node.args[0]):
+        if is_boundary(node) or node.target is operator.getitem and is_boundary(node.args[0]):
             if node.meta.get("unbacked_bindings"):
-                raise InOnePiece("a number that only a seam knows")
+                raise InOnePiece("a number that only an autograd boundary knows")
             steps.append(Branch(node, grad_enabled, list(settings.values())) if node.target is cond_op else node)
         elif node in loose:
-            steps.append(node)  # between pieces, as a seam is
+            steps.append(node)  # between pieces, as a boundary is
         elif not steps or type(steps[-1]) is not Piece:
             steps.append(Piece([node], grad_enabled=grad_enabled, settings=list(settings.values())))
         else:
@@ -122,14 +122,14 @@ def keep_parts_together(graph: fx.Graph) -> None:
             node.args[0].append(node)
 
 
-def settings_across_seams(graph: fx.Graph, grad_enabled: bool) -> set[fx.Node]:
-    """The nodes that change torch's settings in a stretch without seams that does not set them back."""
+def settings_across_boundaries(graph: fx.Graph, grad_enabled: bool) -> set[fx.Node]:
+    """The nodes that change torch's settings in a stretch without autograd boundaries that does not set them back."""
     now: dict[Any, Any] = {}
     found: set[fx.Node] = set()
     stretch: list[fx.Node] = []
     began: dict[Any, Any] = {}
     for node in graph.nodes:
-        if is_seam(node) or node.op == "output":
+        if is_boundary(node) or node.op == "output":
             if any(now[key] != value for key, value in began.items()):
                 found.update(stretch)
             stretch, began = [], {}
@@ -141,7 +141,7 @@ def settings_across_seams(graph: fx.Graph, grad_enabled: bool) -> set[fx.Node]:
         key = setting, node.args[:setting.keys]
         if key not in now:
             now[key] = (grad_enabled,) if setting is GRAD_MODE else setting.read(*key[1])
-        if not is_seam(node):
+        if not is_boundary(node):
             began.setdefault(key, now[key])
             stretch.append(node)
         now[key] = node.args[setting.keys:]
@@ -172,7 +172,7 @@ def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
-    """Whatever becomes of the settings that these nodes of a graph change: a compiler that fails runs some of them."""
+    """Restore the settings that these nodes of a graph change: a compiler that fails has run some of them."""
     before = {}
     for node in nodes:
         setting = SETTING_OF_SETTER.get(id(node.target))
@@ -190,29 +190,29 @@ def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
 def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:
     for node in step.nodes:
         if node.meta.get("unbacked_bindings"):
-            raise InOnePiece("a seam beside unbacked symbols")
+            raise InOnePiece("an autograd boundary beside unbacked symbols")
         if node.target is torch.autograd.grad and any(place.get(each, number) < number for each in ancestors([node])):
-            raise InOnePiece("a seam before a gradient of what comes before it")
+            raise InOnePiece("an autograd boundary before a gradient of what comes before it")
         for each in node.all_input_nodes:
             if each.op != "get_attr" and place.get(each) != number and each not in step.inputs:
                 step.inputs.append(each)
         if any(user.op == "output" or place[user] != number for user in node.users):
             if type(node.meta.get("example_value")) not in (FakeTensor, torch.SymInt):
-                raise InOnePiece(f"a seam behind {node.name}, which is no tensor")
+                raise InOnePiece(f"an autograd boundary behind {node.name}, which is no tensor")
             step.outputs.append(node)
 
 
 def require_apart(step: Piece, given: list[Any]) -> None:
-    """What a piece writes to must be one of its inputs under one name."""
+    """Refuse writes of a piece to memory that its inputs hold under several names."""
     if any(value is None for value in given):
-        raise InOnePiece("a seam before something that is no tensor")
+        raise InOnePiece("an autograd boundary before something that is no tensor")
     written = {memory for node in step.nodes for memory in written_storages(node)}
     changed = [value for value in given if storage_of(value) in written]
     if len({storage_of(value) for value in changed}) != len(changed):
-        raise InOnePiece("a seam before a write to memory with several names")
+        raise InOnePiece("an autograd boundary before a write to memory with several names")
     with torch._C.DisableTorchFunction():
         if any(value.requires_grad and not value.is_leaf for value in changed):
-            raise InOnePiece("a seam before a write to what has a history")
+            raise InOnePiece("an autograd boundary before a write to what has a history")
 
 
 def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
@@ -226,7 +226,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
 
     for node in step.inputs:
         known[node] = graph.placeholder(node.name)
-        known[node].meta = {key: value for key, value in node.meta.items() if key != "is_seam"}
+        known[node].meta = {key: value for key, value in node.meta.items() if key != "is_boundary"}
     for node in step.nodes:
         for each in node.all_input_nodes:
             copied(each)

@@ -135,7 +135,7 @@ def refuse_later_writes(graph: fx.Graph, chains: Any) -> None:
 
 @dataclass
 class Views:
-    """What follows the compiled graph."""
+    """Views to make behind the compiled graph."""
 
     inputs: list[fx.Node]
     kept: list[fx.Node]

@@ -1,4 +1,4 @@
-"""What tells the entries of one function apart.   guards of each entry  ->  a program that reads a few values
+"""Distinguish the entries of one function.   guards of each entry  ->  a program that reads a few values
 
 With many entries, trying them one after the other costs more than the call. The values by which their guards differ
 most (an argument's number or shape, an attribute) are read first, and C++ remembers which entry took the last call

@@ -1,4 +1,4 @@
-"""What a graph break costs, measured.
+"""Measure the cost of a graph break.
 
 In: the breaks that one watched call went through, with the values that were live at each.  Out: for each, the time of
 the native instruction itself (once, in that call) and the time that breaking adds (over many repetitions, without

@@ -30,7 +30,7 @@ class Shareable:
 
 
 def description_of(done: Any, residual: Any) -> Description | None:
-    """What a later trace is compared with; None where there is nothing to share, or it may not be shared.
+    """Describe a graph for comparison with later traces; None where there is nothing to share, or sharing is refused.
 
     The backward of a graph may be compiled later, and then ask about sizes: graphs for training have their own.
     """

@@ -35,7 +35,7 @@ from stator.shapes.policy import Policy
 
 @dataclass
 class Installed:
-    """What one entry was made from; the C++ side keeps it as the entry's tag."""
+    """The parts of one entry; the C++ side keeps them as its tag."""
 
     program: Program
     guards: Sequence[Guard]
@@ -79,7 +79,7 @@ class ForcedBackend:
 
 @dataclass(slots=True)
 class Learned:
-    """What whole traces showed to be wrong at a site."""
+    """Assumptions that whole traces have refuted at a site."""
 
     data_dependent: bool = True  # unbacked numbers are symbols of the graph, until a backend refuses them
     not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make

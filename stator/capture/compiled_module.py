@@ -47,7 +47,7 @@ def _forwarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CompiledModule(torch.nn.Module):
-    """What `stator.compile(module)` returns.
+    """The result of `stator.compile(module)`.
 
     It holds no state of its own beside the original and the entry. `__class__` is the original's, so that
     `isinstance` answers for it as for the original.

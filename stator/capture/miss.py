@@ -21,7 +21,7 @@ import torch
 from stator import _core, events
 from stator.backends import check_settings, compiled_graphs
 from stator.backends.background import jobs
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
@@ -121,13 +121,13 @@ def reset() -> None:
 
 
 def shape_profile() -> str:
-    """What every place has learned about changing sizes, as JSON."""
+    """Export the changing sizes that every place has met, as JSON."""
     sites = [compiled._stator_site for compiled in living(_entries)]
     return profile.export((site.place, site.shapes.memory) for site in sites)
 
 
 def load_shape_profile(text: str) -> None:
-    """Start from what another process has learned: places that exist, and those that are made later."""
+    """Import the sizes that another process has met, for places that exist and for later ones."""
     profile.load(text)
     for compiled in living(_entries):
         site = compiled._stator_site
@@ -180,7 +180,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         return _core.EAGER
     installed = compiled.entries()
     if installed:
-        with torch._C.DisableTorchFunction():  # a mode of the user's must not see that tensors are looked at
+        with torch._C.DisableTorchFunction():  # a mode of the user must not see these reads of tensors
             report_recompile(site, bound)
             if site.settings.dynamic is not False:
                 for _, _, tag in installed:

@@ -19,8 +19,8 @@ from torch import fx
 from stator import _core, events
 from stator.backends.background.jobs import Deferred
 from stator.backends.compiled_graphs import compile_once
-from stator.backends.generations import begins_generation
-from stator.backends.past_patches import past_patches, runtime_names
+from stator.backends.cuda_graphs import begins_generation
+from stator.backends.graph_wrappers import past_patches, runtime_names
 from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break, Strategy
 from stator.cache.sharing import description_of, find_shared, shareable

@@ -122,7 +122,7 @@ def refuse_dual_level(vm: VM) -> None:
 
 
 def refuse_active_modes() -> None:
-    """Modes of the user's see every operation; what the trace does with fakes is none of theirs."""
+    """Suspend modes of the user: they see every operation, and operations on fakes are not the program's."""
     if torch._C._len_torch_dispatch_stack():
         raise Break("SB005", "a TorchDispatchMode is active")
     if torch._C._functorch.get_interpreter_stack():
@@ -220,7 +220,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         if stop is not None:
             vm.stop_step, vm.progress.stop = stop_step, stop
         with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, contexts.own_context(vm):
-            vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
+            vm.frame = Thunk(nothing)  # user code that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
             vm.frame = innermost or root
             warning_filters.watch_warnings(vm)
@@ -244,7 +244,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 raise
             finally:
                 autograd_hooks.leave_hooks(vm)
-                recorder.region.function_modes = []  # what follows is no operation of the program's
+                recorder.region.function_modes = []  # later operations are not the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:

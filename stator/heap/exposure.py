@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 import torch
 
+from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import expose_order
@@ -60,7 +61,7 @@ class Exposure(Records):
         elif shape is ShadowKind.TUPLE:
             for i, item in enumerate(tuple.__iter__(value)):
                 if type(item) is Box:
-                    self.recorder.set_tuple_item(value, i, item.force())
+                    _hook.tuple_set_item(value, i, item.force())
         elif shape is ShadowKind.DICT:
             self.expose_keys(tracker)
             store = store_of(type(value))

@@ -96,7 +96,7 @@ class Box:
                 if not known:
                     self.heap.take_back(self.raw)
                 if stop.code == "SB019" or stop.stack or type(self.raw) in (list, tuple):
-                    # The trace would keep it alive; a function of the program's broke, and stands in the middle; nobody
+                    # The trace would keep it alive; a function of the program broke half-way; nobody
                     # asks a list whether it is a stand-in.
                     raise
                 self.value = self.heap._adopt_opaque(self.raw, source)

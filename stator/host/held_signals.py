@@ -2,7 +2,7 @@
 
 CPython runs a handler between any two instructions of the main thread.  In the middle of a capture that would be
 under the trace's own modes: the handler's tensors would be taken for the program's, and what it raises for a failure
-of ours.  So a handler of the user's is put off until the modes are off, some milliseconds later; while a backend
+of ours.  So a user handler is put off until the modes are off, some milliseconds later; while a backend
 compiles, which may take minutes, it runs at once.  Ctrl-C's own handler only raises KeyboardInterrupt, and is not put
 off.
 """
@@ -30,7 +30,7 @@ class HandlerRaised(BaseException):
 
 
 class Forwarding:
-    """A handler of the user's while a backend compiles: what it raises is nothing for the backend to catch."""
+    """A user handler while a backend compiles: the backend must not catch its exception."""
 
     def __init__(self, handler: Any) -> None:
         self.handler = handler

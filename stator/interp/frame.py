@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,29 @@ class SavedExc:
 
     def __init__(self, previous: BaseException | None, current: BaseException) -> None:
         self.previous, self.current = previous, current
+
+
+def add_entries(stack: list[Any], values: list[Any]) -> tuple[str, ...]:
+    """Append what the entries of a value stack hold to `values`, and return the kind of each.
+
+    No other list holds them: values of the program die when `values` is emptied.
+    """
+    kinds: list[str] = []
+    for item in stack:
+        if item is NULL:
+            kinds.append("null")
+        elif type(item) is SavedExc:
+            kinds.append("exc_info")
+            values += [item.previous, item.current]
+        else:
+            kinds.append("value")
+            values.append(item)
+    return tuple(kinds)
+
+
+def stack_of(kinds: Iterable[str], take: Callable[[], Any]) -> list[Any]:
+    """A value stack with entries of these kinds, from values in their order."""
+    return [NULL if kind == "null" else SavedExc(take(), take()) if kind == "exc_info" else take() for kind in kinds]
 
 
 class ExcState:

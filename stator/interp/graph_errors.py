@@ -230,7 +230,7 @@ def _cut(vm: VM, node: fx.Node) -> None:
     elif traced or any(recorder.log.memory[recorder.propagation.memory_behind(each.fake)]
                        for each in recorder.inputs if isinstance(each.fake, torch.Tensor)):
         recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
-        node.meta["is_seam"] = True
+        node.meta["is_boundary"] = True
 
 
 def _may_fail(vm: VM, node: fx.Node) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.guards.guard import MISSING, Kind
+from stator.guards.guard_semantics import type_attribute
 from stator.host.suspended_patches import names_of_class
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread_class
@@ -67,7 +68,7 @@ def find(vm: VM, cls: type, name: str) -> Any:
             return value  # never memoised: the trace may write it again
         if deleted and is_mutable_class(base) and id(base) not in vm.fresh:
             # At the start of a call the class has its own still: what it inherits is a fact about the others.
-            vm.heap.guard(Pinned(base), Kind.TYPE_ATTR, (name, inherited(base, name)))
+            vm.heap.guard(Pinned(base), Kind.TYPE_ATTR, (name, type_attribute(base, name)))
         own = names_of_class(base)
         if name in own:
             owner, found = base, own[name]
@@ -83,16 +84,7 @@ def find(vm: VM, cls: type, name: str) -> Any:
     return found
 
 
-def inherited(cls: type, name: str) -> Any:
-    """The raw attribute as the class has it outside the trace."""
-    for base in mro_of(cls):
-        own = names_of_class(base)
-        if name in own:
-            return own[name]
-    return MISSING
-
-
-def guard_refused(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def guard_refused(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
     """Guard the special methods of the arguments of C code that has failed, perhaps for one that is not there yet."""
     pending, seen = [*args, *(kwargs or {}).values()], set()
     for value in pending:

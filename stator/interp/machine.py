@@ -432,7 +432,7 @@ class Machine(Mechanisms):
         self.pending = stop
 
 
-def _callers(frame: Frame, vm: VM) -> tuple[Any, ...]:
+def _callers(frame: Frame, vm: Machine) -> tuple[Any, ...]:
     """The text of the frames above and what they would catch, kept while they stand where they stood."""
     caller = frame.caller()
     if caller is None:

@@ -16,7 +16,7 @@ from stator import _hook, events
 from stator.breaks import Break, Strategy
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
-from stator.interp.services import VM
+from stator.interp.services import VM, Machine
 from stator.settings.process_config import config
 
 LOOK_MASK = 255  # one iteration or call in 256 reads the clock
@@ -244,14 +244,14 @@ class Progress:
         self.stop: Break = None  # type: ignore[assignment]  # what to raise at `vm.stop_step`
         self.recursion_limit = 0  # the user's, while the trace runs under its own
 
-    def look(self, vm: VM) -> None:
+    def look(self, vm: Machine) -> None:
         """Emit an event if one is due."""
         now = time.monotonic()
         if now >= self.due:
             self.due = now + self.every
             _hook.quietly(lambda: self.emit(vm, now - self.started))
 
-    def emit(self, vm: VM, seconds: float) -> None:
+    def emit(self, vm: Machine, seconds: float) -> None:
         stack = vm.stack()
         events.emit_progress(events.CaptureProgress(
             stack[0].function, seconds, self.jumps, len(vm.recorder.graph.nodes), stack[-1].filename, stack[-1].line))

@@ -235,7 +235,7 @@ def guard_settings(vm: VM) -> None:
 
 def error_settings() -> tuple[str, ...]:
     """A pure reader for guards: what numpy does about floating-point errors."""
-    return tuple(numpy.geterr().values())
+    return tuple(map(str, numpy.geterr().values()))
 
 
 def note_conversion(vm: VM, value: Any) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 from stator import _hook
 from stator.code.decode import decode
 from stator.code.flow import bound_locals, live_in_call, live_locals
-from stator.heap.tracker import NO_KEY, Box
+from stator.heap.tracker import NO_KEY, Box, unbox
 from stator.host.value_kinds import is_a
-from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
+from stator.interp.frame import NULL, UNBOUND, Frame, add_entries
 from stator.interp.generators import generators
 from stator.interp.generators.delegation import ASYNC_GENERATOR
 from stator.interp.machine import Thunk
@@ -187,23 +187,14 @@ def suspend(vm: VM, lifetimes: bool = False) -> tuple[list[FrameState], list[Any
         # Its bases list a class that was made inside, as long as it lives.
         values += [value if is_a(value, type) and id(value) in vm.fresh else KeptAlive(value)
                    for value in map(frame.locals.__getitem__, dead)]
-        kinds: list[str] = []
-        for item in frame.stack:
-            if item is NULL:
-                kinds.append("null")
-            elif type(item) is SavedExc:
-                kinds.append("exc_info")
-                values += [item.previous, item.current]
-            else:
-                kinds.append("value")
-                values.append(item)
+        kinds = add_entries(frame.stack, values)
         cont = None if frame is frames[0] else frame.cont
         waiting = describe(cont)
         assert waiting is not None
         if frame.generator is not None:
             values += [frame.generator.alive, frame.generator.saved.value]
         values += held_values(cont)
-        states.append(FrameState(frame.code, frame.scope.namespace, frame.ip, (*live, *dead), tuple(kinds), waiting,
+        states.append(FrameState(frame.code, frame.scope.namespace, frame.ip, (*live, *dead), kinds, waiting,
                                  frame.kwnames, frozenset(), frame.generator is not None, len(dead)))
     owned = _owned_generators(vm, values)
     for number, (state, start) in enumerate(zip(states, starts, strict=True)):
@@ -304,10 +295,10 @@ def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any
             vm, state.code, state.namespace, state.index, state.slots, state.kinds, take, state.dead)
         frame.kwnames, frame.parent = state.kwnames, parent
         if state.generator:
-            _enter_body(vm, frame, generators.forced(take()), generators.forced(take()))
+            _enter_body(vm, frame, unbox(take()), unbox(take()))
         else:
             vm.exc_state.value = generators.handled_in(frame) or vm.exc_state.value
-        frame.cont = remake(state.cont, lambda take=take: generators.forced(take()))
+        frame.cont = remake(state.cont, lambda take=take: unbox(take()))
         root, parent = root or frame, frame
     assert parent is not None and root is not None
     # A result that is dropped or stored is not looked at here: it gets no guard before something reads it.

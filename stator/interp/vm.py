@@ -23,15 +23,14 @@ from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp import lookup, noted_effects, torch_function_protocol
 from stator.interp.arrays.native_numpy import items_of
 from stator.interp.arrays.traced_numpy import concerns
-from stator.interp.calls import function_modes
-from stator.interp.calls.call_protocol import Caller
+from stator.interp.calls import call_protocol, function_modes, native_calls
 from stator.interp.calls.module_calls import ModuleCalls
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.generators import delegation
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
-from stator.interp.machine import Lines
+from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
 from stator.interp.objects import attributes, descriptors, object_texts
 from stator.interp.objects.descriptors import call_special
@@ -44,10 +43,23 @@ _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
 
 
-class VM(Caller):
-    """One trace's interpreter."""
+class VM(Machine):
+    """One trace's interpreter: the loop, and the functions that handlers and rules call through it."""
 
     MISSING = MISSING
+    hears_numpy = False  # while warnings of a numpy call are collected
+    call, call_function, call_marked = call_protocol.call, call_protocol.call_function, call_protocol.call_marked
+    frame_for, guard_code, closure_of = call_protocol.frame_for, call_protocol.guard_code, call_protocol.closure_of
+    torch_call, torch_attribute = call_protocol.torch_call, call_protocol.torch_attribute
+    ask_modes = function_modes.perform  # an operation while modes of the program are on
+    native, native_unhooked = native_calls.native, native_calls.native_unhooked
+    call_native, call_listed, call_own = native_calls.call_native, native_calls.call_listed, native_calls.call_own
+    sync, call_sync, intercepted = call_protocol.sync, call_protocol.call_sync, native_calls.intercepted
+    handed_to_c, python_callable = native_calls.handed_to_c, native_calls.python_callable
+    is_python_iterable, check_order = native_calls.is_python_iterable, native_calls.check_order
+    admit_slot, expose_for = native_calls.admit_slot, native_calls.expose_for
+    guard_special_methods = native_calls.guard_special_methods
+    guard_slots_of_tensors = native_calls.guard_slots_of_tensors
     find, bind, adopt_entry = lookup.find, descriptors.bind, descriptors.adopt_entry
     load_attr, give_tensor_member = attributes.load_attr, attributes.give_tensor_member
     optional_attr, special_method = exception_opcodes.optional_attr, exception_opcodes.special_method

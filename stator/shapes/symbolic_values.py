@@ -311,7 +311,7 @@ def _overflows(function: Callable[..., Any], left: object, right: object) -> boo
 
 
 def _keep_within(value: Any, limit: int) -> None:
-    """A guard that a number of the program's is no further from 0; sizes of tensors have no room to be."""
+    """A guard that a number of the program is no further from 0; sizes of tensors have no room to be."""
     if type(value) is torch.SymInt and not all(symbol.is_nonnegative for symbol in value.node.expr.free_symbols):
         bool(value <= limit)
         bool(value >= -limit)

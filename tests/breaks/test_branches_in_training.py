@@ -188,7 +188,7 @@ def test_without_gradients_a_branch_stays_in_the_graph() -> None:
 
 def test_gradients_need_the_cut(monkeypatch: Any) -> None:
     """Compiled with its graph, a branch gives gradients to parameters of the way that was not taken."""
-    monkeypatch.setattr("stator.backends.compilation.has_seams", lambda graph: False)
+    monkeypatch.setattr("stator.backends.compilation.has_boundaries", lambda graph: False)
     module = Layers(dropout_in_one_way)
     compiled = stator.compile(module, backend="aot_eager", options={"capture_control_flow": True})
     training_step(module, compiled, UP)

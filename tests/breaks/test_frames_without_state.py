@@ -11,7 +11,7 @@ import torch
 import stator
 from stator import events
 from stator.breaks import Break
-from stator.interp.calls.call_protocol import Caller
+from stator.interp.vm import VM
 
 
 def counting_up(k: int) -> tuple[Any, Any]:
@@ -29,14 +29,14 @@ def counting_up(k: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("which", [0, 1], ids=["called", "outermost"])
 def test_a_break_at_the_cells_of_a_frame(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells_of = Caller.closure_of
+    cells_of = VM.closure_of
 
     def refused(vm: Any, fn: types.FunctionType) -> Any:
         if fn.__name__ == "inner":
             raise Break("SB005", "cells of a kind that nobody can read")
         return cells_of(vm, fn)
 
-    monkeypatch.setattr(Caller, "closure_of", refused)
+    monkeypatch.setattr(VM, "closure_of", refused)
     program, reference = counting_up(2)[which], counting_up(2)[which]
     compiled = stator.compile(program, backend="eager", options={"strict": True})
     with events.record() as log:

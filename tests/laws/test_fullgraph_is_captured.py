@@ -435,7 +435,7 @@ def test_a_value_that_cannot_be_rebuilt_breaks_where_it_is_made(program: Callabl
 
 
 def test_switch_breaks_where_it_is_made(monkeypatch: Any) -> None:
-    monkeypatch.setattr("stator.interp.calls.native_calls.NativeCaller.refuse_not_rebuilt", lambda self, result: None)
+    monkeypatch.setattr("stator.interp.calls.native_calls.refuse_not_rebuilt", lambda self, result: None)
     assert called(compiled(groups), X)[1].fallbacks, "the whole call runs eagerly"
 
 

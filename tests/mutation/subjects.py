@@ -70,7 +70,7 @@ def module_files() -> Iterator[Path]:
 
 
 def modules(about: str = "") -> Iterator[types.ModuleType]:
-    """The subjects, or those of them that a text names: `graph.seams`."""
+    """The subjects, or those of them that a text names: `graph.record`."""
     for file in module_files():
         parts = file.relative_to(STATOR.parent).with_suffix("").parts
         name = ".".join(parts).removesuffix(".__init__")

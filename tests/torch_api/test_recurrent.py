@@ -180,8 +180,8 @@ def test_a_layer_that_cannot_be_cut_out_is_compiled() -> None:
 
 
 @pytest.mark.parametrize("context", ["no_grad", "autocast"])
-def test_settings_hold_at_every_seam(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Backward hooks are seams too: a region of autocast goes on behind one, and ends where the program ends it."""
+def test_settings_hold_at_every_boundary(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backward hooks are autograd boundaries too: a region of autocast goes on behind one, and ends where the program ends it."""
     monkeypatch.setenv("STATOR_STRICT", "1")
 
     def make() -> World:

@@ -13,7 +13,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.graph_key import Key
 from stator.backends.inner_calls import passes_kept
 from stator.backends.pieces import torch_set_to

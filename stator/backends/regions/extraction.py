@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.node import map_arg
 
 from stator.backends.graph_key import Key, stretch_key
 from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.probes import Probes, fresh_fake
+from stator.graph.analysis.mutation import given_nodes
 from stator.shapes.symbolic_values import SYMBOLIC
 
 
@@ -57,13 +57,6 @@ def find_ends(flow: Flow, piece: Piece, probes: Probes) -> None:
                 piece.apart.add(given)
         piece.inputs += [given] * (len(users) if given in piece.apart else 1)
     piece.inputs += symbols_needed(flow, piece.inputs)
-
-
-def given_nodes(node: fx.Node) -> list[fx.Node]:
-    """The arguments of a node that are nodes, as often as they occur."""
-    found: list[fx.Node] = []
-    map_arg((node.args, node.kwargs), found.append)
-    return found
 
 
 def wants_grad(value: Any) -> bool:

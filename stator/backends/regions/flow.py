@@ -1,10 +1,11 @@
 """Where values are made, used and written.   a graph  ->  its nodes in order, who needs what how long, whose memory
 
-In: a captured graph without seams.  Out: for each place between two nodes, what crosses it, and why nothing may be cut
-there.  Symbolic numbers that follow from inputs alone are computed first (`hoisted`) and belong to no piece.
+In: a captured graph without autograd boundaries.  Out: for each place between two nodes, what crosses it, and why
+nothing may be cut there.  Symbolic numbers that follow from inputs alone are computed first (`hoisted`) and belong to
+no piece.
 
-A view is told by the memory of its fake.  Layers that were replayed share the fakes of the first one, so the answer is
-taken from the first node of each content (`numbers`).
+A view is told by the memory of its fake.  Layers that were replayed share the fakes of the first one, so the answer
+is taken from the first node of each content (`numbers`).
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Flow:
         raise Whole(f"the size {symbol} is no size of an input")
 
     def crossing(self, place: int) -> list[fx.Node]:
-        """What is made before a place and used from there on."""
+        """Nodes before a place that are used from there on."""
         return [node for node in self.body[:place] if self.last_use.get(node, -1) >= place]
 
     def why_not(self, node: fx.Node, place: int) -> str:

@@ -1,7 +1,8 @@
 """Split a graph into pieces, if that is worth it.   a graph with 32 equal layers  ->  34 pieces, 3 of them different
 
-In: a captured graph without seams, its fake inputs and the settings.  Out: steps in order, or `Whole` with the reason.
-Runs of equal layers are cut, and calls that the user has named; what lies between them are pieces of their own.
+In: a captured graph without autograd boundaries, its fake inputs and the settings.  Out: steps in order, or `Whole`
+with the reason. Runs of equal layers are cut, and calls that the user has named; what lies between them are pieces of
+their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.graph_key import Key, Unkeyed
 from stator.backends.pieces import SETTING_OF_SETTER, keep_parts_together
 from stator.backends.regions.cuts import named_calls, named_cuts, place_cuts
@@ -23,7 +24,7 @@ from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
-from stator.graph.analysis.autograd_boundaries import has_seams
+from stator.graph.analysis.autograd_boundaries import has_boundaries
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import NAMED_REGION
 from stator.settings.options import Settings
@@ -134,7 +135,7 @@ def return_alike(flow: Flow, pieces: list[Piece]) -> None:
 
 
 def check_values(graph: fx.Graph, inputs: Sequence[Any]) -> None:
-    if has_seams(graph):
+    if has_boundaries(graph):
         raise Whole("only autograd can do a part of it")
     if any(isinstance(value, torch.Tensor) and type(value) is not FakeTensor for value in inputs):
         raise Whole("an input is a tensor subclass")

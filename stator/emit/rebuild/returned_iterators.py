@@ -31,7 +31,7 @@ from stator.heap.iterators.outside_iterators import (
 from stator.heap.iterators.peekable_iterators import TEE_DATA
 from stator.heap.pure_readers import container_behind, reduced, set_state
 from stator.heap.tracker import VariableTracker
-from stator.interp.frame import NULL, UNBOUND, SavedExc
+from stator.interp.frame import UNBOUND, add_entries
 from stator.interp.generators.generators import finish, mark_running, new_generator, stand
 
 SET_ITERATOR: type = type(iter(set()))
@@ -208,16 +208,8 @@ def write_standing(build: Rebuilder, body: Any, name: str, out: list[str]) -> No
         return out.append(f"{writer.constant(change, hint)}({name})")
     frame = body.frame
     slots = tuple(slot for slot in range(frame.unit.nlocalsplus) if frame.locals[slot] is not UNBOUND)
-    parts = [build.value(frame.locals[slot]) for slot in slots]
-    kinds: list[str] = []
-    for item in frame.stack:
-        if item is NULL:
-            kinds.append("null")
-        elif type(item) is SavedExc:
-            kinds.append("exc_info")
-            parts += [build.value(item.previous), build.value(item.current)]
-        else:
-            kinds.append("value")
-            parts.append(build.value(item))
-    out.append(f"{writer.constant(stand, 'stand')}({name}, {frame.ip}, {slots!r}, {tuple(kinds)!r}, "
+    values = [frame.locals[slot] for slot in slots]
+    kinds = add_entries(frame.stack, values)
+    parts = [build.value(each) for each in values]
+    out.append(f"{writer.constant(stand, 'stand')}({name}, {frame.ip}, {slots!r}, {kinds!r}, "
                f"({', '.join(parts)}{',' if parts else ''}), {body.started})")

@@ -2,7 +2,7 @@
 
 Inputs are handed over, copied before the graph runs, marked as static and checked.  A compiler that records CUDA graphs
 copies every input without the mark of `mark_static_address` at each call, and records nothing where the graph writes
-to one.  Parameters and buffers are static by their sources (`backends/static_inputs.py`); other tensors that a module
+to one.  Parameters and buffers are static by their sources (`backends/cuda_graphs.py`); other tensors that a module
 holds are marked here, unless the program itself replaces them.
 
 Relations that were asserted of unbacked sizes of inputs are tested before the graph runs.  A call that fails the test

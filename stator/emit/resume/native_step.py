@@ -21,18 +21,9 @@ from stator.code.encode import encode_parts
 from stator.code.instruction import ExceptionEntry, Instruction
 from stator.code.opcodes import BY_NAME, Operand
 from stator.host.own_code import OWN_FOLDER
-from stator.interp.frame import NULL, UNBOUND, Raised
+from stator.interp.frame import NULL, UNBOUND, Raised, SavedExc
 from stator.interp.generators.generators import code_of, finish, mark_running, new_generator, stand, standing
 from stator.interp.suspend import FrameState
-
-
-class Saved:
-    """A place of the stack that PUSH_EXC_INFO has filled: the exception handled before, and the one handled since."""
-
-    __slots__ = ("previous", "current")
-
-    def __init__(self, previous: BaseException | None, current: BaseException) -> None:
-        self.previous, self.current = previous, current
 
 
 class NativeFrame:
@@ -52,17 +43,10 @@ class NativeFrame:
     def frame(self) -> NativeFrame:
         return self
 
-    def kinds(self) -> list[str]:
-        return ["null" if item is NULL else "exc_info" if type(item) is Saved else "value" for item in self.stack]
-
-    def stack_values(self) -> list[Any]:
-        return [value for item in self.stack if item is not NULL
-                for value in ((item.previous, item.current) if type(item) is Saved else (item,))]
-
     def given_up(self) -> list[Any]:
         """Its locals and its stack, for its native code, which alone holds them from then on."""
         found = [value for value in self.slots if value is not UNBOUND]
-        found += [item.current if type(item) is Saved else item for item in self.stack if item is not NULL]
+        found += [item.current if type(item) is SavedExc else item for item in self.stack if item is not NULL]
         self.slots, self.stack = [], []
         return found
 

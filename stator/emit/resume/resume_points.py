@@ -17,7 +17,6 @@ from stator.code.decode import decode
 from stator.emit.resume.native_step import (
     NativeFrame,
     NewOwners,
-    Saved,
     SlotKind,
     advance_generator,
     handling,
@@ -25,7 +24,7 @@ from stator.emit.resume.native_step import (
     pass_on,
     resume_code,
 )
-from stator.interp.frame import NULL, UNBOUND
+from stator.interp.frame import NULL, UNBOUND, SavedExc, add_entries, stack_of
 from stator.interp.suspend import FrameState, names_of, remake
 
 NATIVE_CODES: set[types.CodeType] = set()  # made here to run natively: nobody captures them
@@ -86,10 +85,10 @@ class ResumePoint:
         if not frames:
             return Left([], (), None, error, value)
         frame, count = frames[-1], sum(state.value_count() for state in self.states[:-2])
-        state = replace(self.states[-2].moved(frame.ip, len(frame.stack)), kinds=tuple(frame.kinds()))
-        left = (*values[:count], *frame.slots, *frame.stack_values(), *frame.tail)
-        handled = next((item.current for item in reversed(frame.stack) if type(item) is Saved), None)
-        return Left([*self.states[:-2], state], left, handled, error)
+        left = [*values[:count], *frame.slots]
+        state = replace(self.states[-2].moved(frame.ip, len(frame.stack)), kinds=add_entries(frame.stack, left))
+        handled = next((item.current for item in reversed(frame.stack) if type(item) is SavedExc), None)
+        return Left([*self.states[:-2], state], (*left, *frame.tail), handled, error)
 
     def run_native(self, taken: list[Any]) -> Any:
         """Run the rest of the call as CPython would.  `taken` is emptied.
@@ -143,7 +142,7 @@ class ResumePoint:
         """Run a frame, or make a generator that runs it; `pending`, which is emptied, has an exception to raise."""
         state = frame.state
         unit = decode(state.code)
-        kinds = tuple(SlotKind(kind) for kind in frame.kinds())
+        kinds = tuple(SlotKind(kind) for kind in add_entries(frame.stack, []))
         raising = bool(pending)
         # A dead slot may hold no value.
         slots = tuple(slot for slot, value in zip(state.slots, frame.slots, strict=True) if value is not UNBOUND)
@@ -168,8 +167,7 @@ class ResumePoint:
             mine = itertools.islice(all_given, state.value_count())
             given = iter(mine if owners is None else owners.taken(state, mine))
             slots = [next(given) for _ in state.slots]
-            stack = [NULL if kind == "null" else Saved(next(given), next(given)) if kind == "exc_info"
-                     else next(given) for kind in state.kinds]
+            stack = stack_of(state.kinds, given.__next__)
             tail = [next(given) for _ in range(state.tail_count())]
             frame = NativeFrame(state, slots, stack, tail)
             held = iter(tail[2:] if state.generator else tail)
@@ -184,7 +182,7 @@ def _handled_outside(frames: list[NativeFrame], frame: NativeFrame) -> Any:
         if called.generator is not None and called.tail[1] is not None:
             return called.tail[1]
         for item in reversed(caller.stack):
-            if type(item) is Saved:
+            if type(item) is SavedExc:
                 return item.current
     return None
 

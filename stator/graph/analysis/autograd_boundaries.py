@@ -22,7 +22,7 @@ from torch.utils.hooks import BackwardHook
 
 from stator.graph.analysis import mutation
 
-_SEAMS: set[Any] = set()
+_BOUNDARIES: set[Any] = set()
 BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
 _autograd: Any = torch._C._autograd
 # In-place operations whose derivatives do not ask what was there before.
@@ -35,23 +35,24 @@ AccumulateGrad = torch._C._functions.AccumulateGrad
 _MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 
-def seam(function: Callable[..., Any]) -> Callable[..., Any]:
+def boundary(function: Callable[..., Any]) -> Callable[..., Any]:
     has_side_effect(function)
-    _SEAMS.add(function)
+    _BOUNDARIES.add(function)
     return function
 
 
-def is_seam(node: fx.Node) -> bool:
-    return node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _SEAMS) \
-        or bool(node.meta.get("is_seam")) or mutation.writes_two_ways(node)  # functionalization mixes both writes up
+def is_boundary(node: fx.Node) -> bool:
+    if node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _BOUNDARIES):
+        return True
+    return bool(node.meta.get("is_boundary")) or mutation.writes_two_ways(node)  # functionalization mixes both writes
 
 
-def has_seams(graph: fx.Graph) -> bool:
-    return any(map(is_seam, graph.nodes))
+def has_boundaries(graph: fx.Graph) -> bool:
+    return any(map(is_boundary, graph.nodes))
 
 
 def must_be_cut(graph: fx.Graph) -> bool:
-    return any(is_seam(node) and node.meta.get("is_seam") != BETTER_CUT for node in graph.nodes)
+    return any(is_boundary(node) and node.meta.get("is_boundary") != BETTER_CUT for node in graph.nodes)
 
 
 def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
@@ -59,12 +60,12 @@ def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
     return mutation.reached(nodes, lambda node: node.all_input_nodes)
 
 
-@seam
+@boundary
 def new_parameter(data: torch.Tensor, requires_grad: bool) -> torch.nn.Parameter:
     return torch.nn.Parameter(data, requires_grad)
 
 
-@seam
+@boundary
 def retain_gradient(tensor: torch.Tensor) -> None:
     tensor.retain_grad()
 
@@ -81,13 +82,13 @@ class WatchModule:
         return BackwardHook(self.module(), list(self.hooks), list(self.pre_hooks))
 
 
-@seam
+@boundary
 def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """The tensors among a module's arguments, such that autograd tells when their gradients are there."""
     return watch.setup_input_hook(given)  # type: ignore[no-untyped-call]
 
 
-@seam
+@boundary
 def through_output(watch: BackwardHook, made: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same for what the module returns."""
     return watch.setup_output_hook(made)  # type: ignore[no-untyped-call]
@@ -114,7 +115,7 @@ class PushHooks:
         return top is not None and top[0] is self.pack and top[1] is self.unpack
 
 
-@seam
+@boundary
 def pop_saved_tensors_hooks() -> None:
     _autograd._pop_saved_tensors_default_hooks()
 

@@ -275,7 +275,7 @@ def note_writes(node: fx.Node, written: set[fx.Node]) -> None:
 
 
 def given_nodes(node: fx.Node) -> list[fx.Node]:
-    """All nodes among the arguments of a node, in order."""
+    """The arguments of a node that are nodes, in order, as often as they occur."""
     found: list[fx.Node] = []
     map_arg((node.args, node.kwargs), found.append)
     return found

@@ -20,7 +20,6 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
-from stator import _hook
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import mutation
 from stator.graph.analysis.shared_memory import Uncertain
@@ -423,9 +422,6 @@ class Recorder(InputRecorder):
         if is_a(result, torch.Tensor):
             raise Break("SB017", f"an operation that returned a {type(result).__name__}")
         return any(self.holds_tensor(part) for part in result) if is_a(result, (tuple, list)) else False
-
-    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: object) -> None:
-        _hook.tuple_set_item(value, index, item)
 
 
 keep_quiet(Recorder.attempt)

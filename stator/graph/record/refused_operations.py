@@ -53,7 +53,7 @@ def refuse_real_tensors(values: Iterable[Any]) -> None:
 
 
 def kind_of(tensor: torch.Tensor) -> str:
-    """What keeps a tensor from having a fake, in words."""
+    """Name the kind of a tensor that has no fake."""
     with torch._C.DisableTorchFunction():
         if tensor.is_nested:
             return f"a nested tensor of layout {tensor.layout}"

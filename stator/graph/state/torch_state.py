@@ -66,7 +66,7 @@ def set_determinism(mode: bool, warn_only: bool, of_inductor: bool | None) -> No
 
 
 def process_device() -> torch.device | None:
-    """What torch.set_default_device has said in this thread."""
+    """The device that torch.set_default_device has set in this thread."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if context is None else context.device
 

@@ -153,7 +153,7 @@ def load_held_attr(vm: VM, scalar: Any, name: str, cont: Continuation | None) ->
     if name in ("real", "imag", "T") and (name == "T" or not issubclass(cls, numpy.complexfloating)):
         return vm.give(scalar, cont) if name != "imag" else vm.give(cls(0), cont)
     method = getattr(cls, name, None)
-    if id(method) not in TAKES_GRAPH_SCALARS:
+    if method is None or id(method) not in TAKES_GRAPH_SCALARS:
         raise Break("SB003", f"{name} of a numpy.{cls.__name__} that is unbacked")
     vm.give(types.MethodType(method, scalar), cont)
 

@@ -308,7 +308,7 @@ def record_cond(vm: VM, condition: object, when_true: Subgraph, when_false: Subg
         return list(outputs)
     node.meta["is_branch"] = True
     with torch._C.DisableTorchFunction():
-        node.meta["is_seam"] = any(merged.requires_grad for merged in outputs)
+        node.meta["is_boundary"] = any(merged.requires_grad for merged in outputs)
     before = min(when_true.outer_fakes, when_false.outer_fakes, key=len)  # without what the first way has made
     for pair, merged in zip(merge.pairs, outputs, strict=True):
         note_candidates(vm, condition, pair, merged, before)

@@ -68,12 +68,12 @@ def is_marked(fn: Callable[..., Any]) -> bool:
         or torch_marks.is_disallowed(fn) or torch_marks.is_forbidden(fn)
 
 
-def refuse_row(fn: object, row: Row | None) -> None:
-    """Break at a C callable without a row, or with one that does not let it run."""
+def runnable_row(fn: Callable[..., Any], row: Row | None) -> Row:
+    """Return the row of a C callable; break where it has none, or one that does not let it run."""
     if row is None:
         raise Break("SB001", f"{describe_callable(fn)} is not in the native table", untouched=True)
     if row.cls in _RUNNABLE:
-        return
+        return row
     if row.cls in _NEEDS_RULE:
         raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet", untouched=True)
     raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row), untouched=True)
@@ -90,7 +90,7 @@ def refuse_unlisted(fn: Any) -> None:
         descriptor = receiver_split(fn)[0]
         if id(descriptor) not in RULES and id(fn) not in RULES and not torch_leaf(descriptor) and not torch_leaf(fn) \
                 and not is_marked(fn) and lookup(fn) is None and iteration.plan(descriptor, (), None) is None:
-            refuse_row(fn, None)
+            runnable_row(fn, None)
 
 
 def call_allowed(vm: VM, fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None, cont: Any) -> None:

@@ -27,11 +27,11 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import prepared, with_numbers
 from stator.interp.calls import allowed_calls, function_modes, torch_arguments
 from stator.interp.calls.instantiation import call_class
-from stator.interp.calls.native_calls import NativeCaller, function_defaults, keyword_default
+from stator.interp.calls.native_calls import function_defaults, keyword_default
 from stator.interp.calls.torch_arguments import ATTENTION, guard_kernels, plain_arguments
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
-from stator.interp.machine import program_of
+from stator.interp.machine import Thunk, program_of
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
 from stator.interp.objects.object_texts import guard_names
@@ -52,208 +52,226 @@ _OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
-class Caller(NativeCaller):
-    """A machine that can call."""
+def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
+    """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
+    cls = type(fn)
+    if vm.heap.unread_met or vm.heap.arrays.backed:
+        args, kwargs = prepared(vm, fn, args, kwargs)
+        refuse_unread(fn, args, kwargs)
+    if vm.modes.active and function_modes.take(vm, fn, args, kwargs, cont):
+        return
+    if (vm.recorder.classes or vm.modes.patched) and function_modes.take_subclass(vm, fn, args, kwargs, cont):
+        return
+    if cls is types.FunctionType:
+        return vm.call_function(fn, args, kwargs, cont)
+    if cls is types.MethodType:
+        return vm.call(fn.__func__, (fn.__self__, *args), kwargs, cont)
+    found = RULES.get(id(fn))
+    if found is not None:
+        return found(vm, args, kwargs or {}, cont)
+    if is_a(fn, type):
+        return call_class(vm, fn, args, kwargs, cont)
+    if cls in allowed_calls.C_CALLABLES:
+        return vm.call_native(fn, args, kwargs, cont)
+    if cls is functools.partial:
+        return vm.call(fn.func, (*fn.args, *args), merged_keywords(fn, kwargs), cont)
+    if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
+        if id(fn) not in vm.functions.compiled_inside:
+            vm.guard_identity(fn)
+        prefix = [vm.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
+        return vm.call(fn.fn, (*prefix, *args), kwargs, cont)
+    if torch_leaf(fn):
+        return vm.give(vm.torch_call(fn, args, kwargs, asked=True), cont)
+    if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
+        raise Break("SB016", f"the operator {fn.name()}, which takes functions")
+    if (marked := vm.heap.original_of(fn)) is not fn and marks.allowed_in_graph(marked) \
+            and type(inspect.getattr_static(marked, "__name__", None)) is str:  # nodes are named after them
+        return allowed_calls.call_allowed(vm, vm.guard_identity(fn), args, kwargs, cont)
+    method = find(vm, cls, "__call__")
+    if method is MISSING:
+        raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
+    if type(method) is types.FunctionType:
+        if is_a(fn, torch.nn.Module):
+            if vm.replay is not None and not vm.modes.active and not vm.recorder.classes:
+                return vm.replay.call(method, fn, args, kwargs, cont)
+            vm.module_calls.enter(vm, method, fn, args, kwargs, cont)
+            return None
+        return vm.call_function(method, (fn, *args), kwargs, cont)
+    if type(method) is types.WrapperDescriptorType:
+        return vm.call_native(fn, args, kwargs, cont)
+    found = RULES.get(id(method))
+    if found is not None and type(method) is not types.BuiltinFunctionType:  # which is not bound
+        return found(vm, (fn, *args), kwargs or {}, cont)
+    vm.call(vm.sync(lambda: _bind_call(vm, method, fn, cls)), args, kwargs, cont)
 
-    guard_identity: Any  # of the machine that this is a part of
-    module_calls: Any
-    ask_modes = function_modes.perform  # an operation while modes of the program are on
 
-    def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
-        """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
-        cls = type(fn)
-        if self.heap.unread_met or self.heap.arrays.backed:
-            args, kwargs = prepared(self, fn, args, kwargs)
-            refuse_unread(fn, args, kwargs)
-        if self.modes.active and function_modes.take(self, fn, args, kwargs, cont):
-            return
-        if (self.recorder.classes or self.modes.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
-            return
-        if cls is types.FunctionType:
-            return self.call_function(fn, args, kwargs, cont)
-        if cls is types.MethodType:
-            return self.call(fn.__func__, (fn.__self__, *args), kwargs, cont)
-        found = RULES.get(id(fn))
-        if found is not None:
-            return found(self, args, kwargs or {}, cont)
-        if is_a(fn, type):
-            return call_class(self, fn, args, kwargs, cont)
-        if cls in allowed_calls.C_CALLABLES:
-            return self.call_native(fn, args, kwargs, cont)
-        if cls is functools.partial:
-            return self.call(fn.func, (*fn.args, *args), merged_keywords(fn, kwargs), cont)
-        if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
-            if id(fn) not in self.functions.compiled_inside:
-                self.guard_identity(fn)
-            prefix = [self.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
-            return self.call(fn.fn, (*prefix, *args), kwargs, cont)
-        if torch_leaf(fn):
-            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
-        if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
-            raise Break("SB016", f"the operator {fn.name()}, which takes functions")
-        if (marked := self.heap.original_of(fn)) is not fn and marks.allowed_in_graph(marked) \
-                and type(inspect.getattr_static(marked, "__name__", None)) is str:  # nodes are named after them
-            return allowed_calls.call_allowed(self, self.guard_identity(fn), args, kwargs, cont)
-        method = find(self, cls, "__call__")
-        if method is MISSING:
-            raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
-        if type(method) is types.FunctionType:
-            if is_a(fn, torch.nn.Module):
-                if self.replay is not None and not self.modes.active and not self.recorder.classes:
-                    return self.replay.call(method, fn, args, kwargs, cont)
-                self.module_calls.enter(self, method, fn, args, kwargs, cont)
-                return None
-            return self.call_function(method, (fn, *args), kwargs, cont)
-        if type(method) is types.WrapperDescriptorType:
-            return self.call_native(fn, args, kwargs, cont)
-        found = RULES.get(id(method))
-        if found is not None and type(method) is not types.BuiltinFunctionType:  # which is not bound
-            return found(self, (fn, *args), kwargs or {}, cont)
-        self.call(self.sync(lambda: _bind_call(self, method, fn, cls)), args, kwargs, cont)
+def call_function(vm: VM, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
+    if vm.modes.active and function_modes.take(vm, fn, args, kwargs, cont):
+        return
+    if (vm.recorder.classes or vm.modes.patched) and function_modes.take_subclass(vm, fn, args, kwargs, cont):
+        return
+    found = RULES.get(id(fn))
+    if found is not None:
+        return found(vm, args, kwargs or {}, cont)
+    if torch_leaf(fn) and takes_values(args, kwargs) and not finds_patches(vm, fn):
+        return vm.give(vm.torch_call(fn, args, kwargs, asked=True), cont)
+    found = CODE_RULES.get(id(fn.__code__))
+    if found is not None:
+        return found(vm, cont, fn, *args, **(kwargs or {}))
+    if allowed_calls.is_marked(fn) and id(fn) not in vm.fresh:
+        return vm.call_marked(fn, args, kwargs, cont)
+    if vm.residual.copy_memos and not is_torchs(fn) and fn.__globals__ is not vars(copy) \
+            and any(id(each) in vm.residual.copy_memos for each in args):
+        raise copied_by_memo("copy.deepcopy of tensors, whose memo the program may read")
+    vm.push(vm.frame_for(fn, args, kwargs), cont)
 
-    def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
-        if self.modes.active and function_modes.take(self, fn, args, kwargs, cont):
-            return
-        if (self.recorder.classes or self.modes.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
-            return
-        found = RULES.get(id(fn))
-        if found is not None:
-            return found(self, args, kwargs or {}, cont)
-        if torch_leaf(fn) and takes_values(args, kwargs) and not finds_patches(self, fn):
-            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
-        found = CODE_RULES.get(id(fn.__code__))
-        if found is not None:
-            return found(self, cont, fn, *args, **(kwargs or {}))
-        if allowed_calls.is_marked(fn) and id(fn) not in self.fresh:
-            return self.call_marked(fn, args, kwargs, cont)
-        if self.residual.copy_memos and not is_torchs(fn) and fn.__globals__ is not vars(copy) \
-                and any(id(each) in self.residual.copy_memos for each in args):
-            raise copied_by_memo("copy.deepcopy of tensors, whose memo the program may read")
-        self.push(self.frame_for(fn, args, kwargs), cont)
 
-    def frame_for(self, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
-        """A new frame of `fn`, its arguments bound and its closure in place."""
-        code = fn.__code__
-        unit = decode(code)
-        slots = bind_arguments(self, fn, args, kwargs, unit.nlocalsplus)
-        if slots is None:
-            guard_names(self, fn)
-            try:
-                fn(*args, **(kwargs or {}))  # binding fails before any of the body runs
-            except TypeError as error:
-                raise Raised(error) from None
-            raise AssertionError("a call that does not bind was accepted")
-        frame = Frame(unit, program_of(unit), fn, slots, self.heap.scope(fn.__globals__))
-        if id(fn) not in self.fresh:
-            self.guard_code(fn)
-        return frame
+def frame_for(vm: VM, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
+    """A new frame of `fn`, its arguments bound and its closure in place."""
+    code = fn.__code__
+    unit = decode(code)
+    slots = bind_arguments(vm, fn, args, kwargs, unit.nlocalsplus)
+    if slots is None:
+        guard_names(vm, fn)
+        try:
+            fn(*args, **(kwargs or {}))  # binding fails before any of the body runs
+        except TypeError as error:
+            raise Raised(error) from None
+        raise AssertionError("a call that does not bind was accepted")
+    frame = Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
+    if id(fn) not in vm.fresh:
+        vm.guard_code(fn)
+    return frame
 
-    def guard_code(self, fn: types.FunctionType) -> None:
-        """An outside function may get another body; its code is a fact of the trace."""
-        if id(fn) not in self.functions.coded:
-            self.functions.coded[id(fn)] = fn
-            source = self.heap.source_of(fn)
-            self.heap.guard(Attr(source, "__code__"), Kind.ID, fn.__code__)
-            if type(source) is not Pinned:  # another function with this code may have other globals
-                self.heap.guard(Attr(source, "__globals__"), Kind.ID, fn.__globals__)
 
-    def closure_of(self, fn: types.FunctionType) -> tuple[Any, ...]:
-        cells = fn.__closure__ or ()
-        if id(fn) in self.fresh:
-            return cells
-        source = self.heap.source_of(fn)
-        if type(source) is Pinned:  # __closure__ is read-only: the cells can be pinned themselves
-            return tuple(self.heap.adopt(cell, Pinned(cell, name))
-                         for name, cell in zip(fn.__code__.co_freevars, cells, strict=True))
-        closure = Attr(source, "__closure__")
-        return tuple(self.heap.adopt(cell, Index(closure, i)) for i, cell in enumerate(cells))
+def guard_code(vm: VM, fn: types.FunctionType) -> None:
+    """An outside function may get another body; its code is a fact of the trace."""
+    if id(fn) not in vm.functions.coded:
+        vm.functions.coded[id(fn)] = fn
+        source = vm.heap.source_of(fn)
+        vm.heap.guard(Attr(source, "__code__"), Kind.ID, fn.__code__)
+        if type(source) is not Pinned:  # another function with this code may have other globals
+            vm.heap.guard(Attr(source, "__globals__"), Kind.ID, fn.__globals__)
 
-    def call_marked(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
-        if torch_marks.is_graph_break(fn):
-            if torch_marks.is_of_torch(self.frame.unit.code):
-                return self.give(None, cont)  # torch knows what its own tracer cannot do
-            return self.call(marks.graph_break, args, kwargs, cont)
-        allowed_calls.refuse_disabled(fn)
-        replacement = marks.substitute(fn)
-        if replacement is not None:
-            return self.call(replacement.replacement, args, kwargs, cont)
-        if torch_marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
-            original = self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL))
-            return self.call(original, args, kwargs, cont)
-        if marks.allowed_in_graph(fn):
-            return allowed_calls.call_allowed(self, fn, args, kwargs, cont)
-        if marks.is_constant_result(fn):
-            return allowed_calls.call_constant(self, fn, args, kwargs, cont)
-        self.push(self.frame_for(fn, args, kwargs), cont)
 
-    # ------------------------------------------------------------------ torch
+def closure_of(vm: VM, fn: types.FunctionType) -> tuple[Any, ...]:
+    cells = fn.__closure__ or ()
+    if id(fn) in vm.fresh:
+        return cells
+    source = vm.heap.source_of(fn)
+    if type(source) is Pinned:  # __closure__ is read-only: the cells can be pinned themselves
+        return tuple(vm.heap.adopt(cell, Pinned(cell, name))
+                     for name, cell in zip(fn.__code__.co_freevars, cells, strict=True))
+    closure = Attr(source, "__closure__")
+    return tuple(vm.heap.adopt(cell, Index(closure, i)) for i, cell in enumerate(cells))
 
-    def torch_call(self, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
-        """Record a tensor operation, return its fake result; `asked`: eager calls handlers with this very function."""
-        if self.modes.active:  # a way of the interpreter's own, about which eager would ask something else
-            raise function_modes.refuse(describe_callable(fn))
-        if self.heap.unread_met:
-            args = with_numbers(self, args)
-            kwargs = kwargs and dict(zip(kwargs, with_numbers(self, kwargs.values()), strict=True))
-        expose = self.heap.expose_deep
-        plain = True
-        for value in args:
-            if type(value) is not FakeTensor:
+
+def call_marked(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
+    if torch_marks.is_graph_break(fn):
+        if torch_marks.is_of_torch(vm.running.unit.code):
+            return vm.give(None, cont)  # torch knows what its own tracer cannot do
+        return vm.call(marks.graph_break, args, kwargs, cont)
+    allowed_calls.refuse_disabled(fn)
+    replacement = marks.substitute(fn)
+    if replacement is not None:
+        return vm.call(replacement.replacement, args, kwargs, cont)
+    if torch_marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
+        original = vm.sync(lambda: load_attr(vm, fn, torch_marks.ORIGINAL))
+        return vm.call(original, args, kwargs, cont)
+    if marks.allowed_in_graph(fn):
+        return allowed_calls.call_allowed(vm, fn, args, kwargs, cont)
+    if marks.is_constant_result(fn):
+        return allowed_calls.call_constant(vm, fn, args, kwargs, cont)
+    vm.push(vm.frame_for(fn, args, kwargs), cont)
+
+
+def sync(vm: VM, begin: Any) -> Any:
+    """Do something that may push frames, and wait for its value (a nested loop if it does)."""
+    try:
+        return vm.run(Thunk(begin))
+    except BaseException as error:  # the program's own: unwinding went past our base frame
+        if not is_a(error, Exception) and error is not vm.escaped:
+            raise
+        raise Raised(error) from None
+
+
+def call_sync(vm: VM, fn: object, args: Iterable[Any], kwargs: dict[str, Any] | None = None) -> Any:
+    """Call and wait; a break inside is a break before the instruction that asked."""
+    return vm.sync(lambda: vm.call(fn, args, kwargs))
+
+
+# ---------------------------------------------------------------------- torch
+
+
+def torch_call(vm: VM, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
+    """Record a tensor operation, return its fake result; `asked`: eager calls handlers with this very function."""
+    if vm.modes.active:  # a way of the interpreter's own, about which eager would ask something else
+        raise function_modes.refuse(describe_callable(fn))
+    if vm.heap.unread_met:
+        args = with_numbers(vm, args)
+        kwargs = kwargs and dict(zip(kwargs, with_numbers(vm, kwargs.values()), strict=True))
+    expose = vm.heap.expose_deep
+    plain = True
+    for value in args:
+        if type(value) is not FakeTensor:
+            expose(value)
+            if type(value) not in PLAIN_ARGUMENTS:
+                plain = False
+                refuse_sequence(vm, value)
+    if kwargs:
+        for value in kwargs.values():
+            if type(value) is not FakeTensor and type(value) is not torch.Generator:
                 expose(value)
-                if type(value) not in PLAIN_ARGUMENTS:
-                    plain = False
-                    self.refuse_sequence(value)
-        if kwargs:
-            for value in kwargs.values():
-                if type(value) is not FakeTensor and type(value) is not torch.Generator:
-                    expose(value)
-        if not plain or kwargs or self.recorder.classes:
-            objects = overriding(self, (*args, *kwargs.values()) if kwargs else args)
-            if objects and (asked or only_defaults(self, objects)):
-                return function_modes.perform(self, fn, args, kwargs)
-            if objects:
-                raise Break("SB005", f"{describe_callable(fn)} in a way about which eager asks a class something else")
-        args, kwargs = plain_arguments(self, fn, args, kwargs)
-        if kwargs and type(kwargs.get("generator")) is torch.Generator:
-            torch_arguments.generator_in_graph(self, kwargs["generator"])
-        if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
-            return self.made_as_leaf(fn, args, kwargs)
-        if fn in ATTENTION:
-            guard_kernels(self)
-        try:
-            return self.recorder.call(fn, args, kwargs or {})
-        except NotImplementedError as error:
-            raise unknown_for_fakes(error) from None
-        except Exception as error:
-            guard_refused(self, args, kwargs)
-            if self.caught() and may_write_first(fn, args, kwargs or {}):
-                raise Break("SB006", f"{describe_callable(fn)}, which may write before it fails") from None
-            raise Raised(error) from None
+    if not plain or kwargs or vm.recorder.classes:
+        objects = overriding(vm, (*args, *kwargs.values()) if kwargs else args)
+        if objects and (asked or only_defaults(vm, objects)):
+            return function_modes.perform(vm, fn, args, kwargs)
+        if objects:
+            raise Break("SB005", f"{describe_callable(fn)} in a way about which eager asks a class something else")
+    args, kwargs = plain_arguments(vm, fn, args, kwargs)
+    if kwargs and type(kwargs.get("generator")) is torch.Generator:
+        torch_arguments.generator_in_graph(vm, kwargs["generator"])
+    if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
+        return made_as_leaf(vm, fn, args, kwargs)
+    if fn in ATTENTION:
+        guard_kernels(vm)
+    try:
+        return vm.recorder.call(fn, args, kwargs or {})
+    except NotImplementedError as error:
+        raise unknown_for_fakes(error) from None
+    except Exception as error:
+        guard_refused(vm, args, kwargs)
+        if vm.caught() and may_write_first(fn, args, kwargs or {}):
+            raise Break("SB006", f"{describe_callable(fn)}, which may write before it fails") from None
+        raise Raised(error) from None
 
-    def refuse_sequence(self, value: object) -> None:
-        """torch.tensor(rows): break on user-defined sequences, which torch reads through their methods."""
-        cls = type(value)
-        if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
-            self.guard_special_methods(value)
-            if any(type(find(self, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
-                raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
 
-    def made_as_leaf(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """torch.zeros(..., requires_grad=True)"""
-        made = self.torch_call(fn, args, {**kwargs, "requires_grad": False})
-        if type(made) is not FakeTensor:
-            raise Break("SB016", "requires_grad=True of something else than a new tensor")
-        tensor_bookkeeping.set_requires_grad(self, made, True)
-        return made
+def refuse_sequence(vm: VM, value: object) -> None:
+    """torch.tensor(rows): break on user-defined sequences, which torch reads through their methods."""
+    cls = type(value)
+    if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
+        vm.guard_special_methods(value)
+        if any(type(find(vm, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
+            raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
 
-    def torch_attribute(self, fake: FakeTensor, name: str, descr: object) -> Any:
-        try:
-            return self.recorder.attribute(fake, name, descr)
-        except NotImplementedError as error:
-            raise unknown_for_fakes(error) from None
-        except Exception as error:
-            raise Raised(error) from None
+
+def made_as_leaf(vm: VM, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """torch.zeros(..., requires_grad=True)"""
+    made = vm.torch_call(fn, args, {**kwargs, "requires_grad": False})
+    if type(made) is not FakeTensor:
+        raise Break("SB016", "requires_grad=True of something else than a new tensor")
+    tensor_bookkeeping.set_requires_grad(vm, made, True)
+    return made
+
+
+def torch_attribute(vm: VM, fake: FakeTensor, name: str, descr: object) -> Any:
+    try:
+        return vm.recorder.attribute(fake, name, descr)
+    except NotImplementedError as error:
+        raise unknown_for_fakes(error) from None
+    except Exception as error:
+        raise Raised(error) from None
 
 
 def merged_keywords(function: functools.partial[object], kwargs: dict[str, object] | None) -> dict[str, object]:

@@ -81,7 +81,7 @@ class ModuleCalls:
         self.enabled = True
 
     def enter(self, vm: VM, method: types.FunctionType, module: torch.nn.Module, args: tuple[Any, ...],
-              kwargs: dict[str, Any], cont: Continuation | None) -> Frame | None:
+              kwargs: dict[str, Any] | None, cont: Continuation | None) -> Frame | None:
         """Call `method`, the `__call__` of a module's class; its frame, where it has one."""
         forward = None
         if method is _CALL and self.enabled and not (vm.modes.active or vm.recorder.classes or vm.heap.unread_met
@@ -101,7 +101,7 @@ class ModuleCalls:
         vm.call(bound, values["args"], dict(values["kwargs"]))
         return outer
 
-    def forward_of(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def forward_of(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """The function that the module's `__call__` ends in, all that leads there guarded; None: find it slowly."""
         if vm.depth == 1 and vm.steps <= vm.stop_step < vm.steps + self.steps or vm.classes.overlays:
             return None
@@ -140,7 +140,7 @@ class ModuleCalls:
 
     def stand_at(self, vm: VM, name: str) -> None:
         """Locate the next guards where `__call__` reads this name."""
-        vm.lines.located = (vm.frame.code, vm.frame.ip, self.lines[name])
+        vm.lines.located = (vm.running.code, vm.running.ip, self.lines[name])
 
     def guard_module(self, vm: VM, module: torch.nn.Module) -> bool:
         """Whether the module itself holds nothing that changes its call; the facts are guarded."""
@@ -152,14 +152,16 @@ class ModuleCalls:
         for name in _ABSENT:
             if name in own or name in tracker.initial_dict:
                 return False
-        boxes = [own.get(name) for name in _TABLES]
-        for box in boxes:
-            if not is_unseen_table(heap, box):
+        boxes: list[Box] = []
+        for name in _TABLES:
+            box = own.get(name)
+            if not is_unseen_table(box, heap):
                 return False
+            boxes.append(box)
         if id(module) in self.guarded:
             return True
-        places: list[Source] = [box.source() for box in boxes]  # type: ignore[union-attr]
-        if any(heap.shapes.gives_up(box.raw, place) for box, place in zip(boxes, places, strict=True)):  # type: ignore[union-attr]
+        places: list[Source] = [box.source() for box in boxes]
+        if any(heap.shapes.gives_up(box.raw, place) for box, place in zip(boxes, places, strict=True)):
             return False
         self.guarded.add(id(module))
         add, attributes = heap.guards.add, DictOf(tracker.source)
@@ -169,17 +171,18 @@ class ModuleCalls:
         for box, place in zip(boxes, places, strict=True):
             add(Guard(place, Kind.TYPE, collections.OrderedDict, where))
             add(Guard(place, Kind.LEN, 0, where))
-            heap.glanced.append((box.raw, place))  # type: ignore[union-attr]
+            heap.glanced.append((box.raw, place))
         return True
 
-    def watch(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+    def watch(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
               cont: Continuation | None) -> Frame | None:
         """Interpret a call up to that of `forward`, and remember how the frames stand there."""
         self.lines.clear()
         outer = begun(vm, _CALL, module, args, kwargs, cont)
+        if outer is None:
+            return None
         frames, began, count = [outer], [0, 0], 0
-        while outer is not None and vm.frame.code in _CALL_CODES:
-            frame = vm.frame
+        while (frame := vm.running).code in _CALL_CODES:
             if frame not in frames:
                 if len(frames) == len(_CALL_CODES) or frame.parent is not outer:
                     return outer  # it has returned, or calls a module itself
@@ -196,7 +199,7 @@ class ModuleCalls:
             if instr.opname in _READING:
                 self.lines[instr.argval] = vm.location()
             handler(vm, frame, instr)
-        if len(frames) == len(_CALL_CODES) and vm.frame.parent is frames[1] and self.lines.keys() == _READ:
+        if len(frames) == len(_CALL_CODES) and vm.running.parent is frames[1] and self.lines.keys() == _READ:
             self.learn(vm, frames, began, count)
         return outer
 
@@ -216,11 +219,12 @@ class ModuleCalls:
 
 
 def begun(vm: VM, method: types.FunctionType, module: torch.nn.Module, args: tuple[Any, ...],
-          kwargs: dict[str, Any], cont: Continuation | None) -> Frame | None:
+          kwargs: dict[str, Any] | None, cont: Continuation | None) -> Frame | None:
     """Call `method` as any function is called; its frame, where it has one."""
     below = vm.frame
     vm.call_function(method, (module, *args), kwargs, cont)
-    return vm.frame if vm.frame is not below and vm.frame.parent is below and vm.frame.func is method else None
+    frame = vm.running
+    return frame if frame is not below and frame.parent is below and frame.func is method else None
 
 
 def read_slots(frame: Frame) -> list[tuple[str, bool]] | None:

@@ -24,8 +24,8 @@ from stator.code.decode import decode
 from stator.code.handlers import saved_exceptions
 from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
-from stator.heap.tracker import Box, VariableTracker
-from stator.interp.frame import NULL, UNBOUND, Continuation, Finished, Frame, SavedExc
+from stator.heap.tracker import Box, VariableTracker, unbox
+from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
 from stator.interp.generators.delegation import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded, resume, throw
 from stator.interp.machine import Bug, Thunk, op, program_of
 from stator.interp.services import VM
@@ -441,16 +441,5 @@ def remade_frame(vm: VM, code: types.CodeType, namespace: dict[str, Any], index:
     vm.fresh[id(function)] = function
     frame = Frame(unit, program_of(unit), function, places, vm.heap.scope(namespace))
     frame.ip = index
-    for kind in kinds:
-        if kind == "null":
-            frame.stack.append(NULL)
-        elif kind == "exc_info":
-            previous = forced(box())
-            frame.stack.append(SavedExc(previous, forced(box())))
-        else:
-            frame.stack.append(forced(box()))
+    frame.stack = stack_of(kinds, lambda: unbox(box()))
     return frame
-
-
-def forced(value: object) -> Any:
-    return value.force() if type(value) is Box else value

@@ -227,9 +227,9 @@ def mixes_numbers(left: Any, right: Any, depth: int = 0) -> bool:
 def _alike(value: Any, parts: list[Any]) -> Any:
     """A tuple of a user-defined class with other items, made without running code of the class."""
     made = tuple.__new__(type(value), parts)
-    state = instance_dict(value)
-    if state:
-        dict.update(instance_dict(made), state)
+    state, own = instance_dict(value), instance_dict(made)
+    if state and own is not None:
+        dict.update(own, state)
     return made
 
 

@@ -145,7 +145,7 @@ def set_descriptor(vm: VM, descr: Any, obj: Any, name: str, value: Any, cont: An
     if cls is property:
         accessor, access = (descr.fdel, property.__delete__) if deletes else (descr.fset, property.__set__)
         if accessor is None:
-            descriptors.raise_missing_accessor(access, descr, *args)
+            descriptors.raise_missing_accessor(vm, None, access, descr, *args)
         return vm.call(accessor, args, {}, cont)
     if name == "__dict__" and cls in _C_MEMBERS:
         give_dict(vm, descr, obj, value)

@@ -12,7 +12,7 @@ import collections
 import threading
 import types
 import weakref
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -113,14 +113,14 @@ def _own_dict(local: object) -> dict[str, Any]:
     return local.__dict__
 
 
-class _Origin:
-    def __getattribute__(self, name: str) -> object:
+class _Origin(type):
+    def __getattribute__(cls, name: str) -> object:
         return _Origin  # which nothing else gives
 
 
 # Names that `list[int]` answers itself; all others it reads from `list`.
 _OF_ALIASES = frozenset(name for name in (*dir(types.GenericAlias), "__copy__", "__deepcopy__")
-                        if getattr(types.GenericAlias(_Origin(), int), name, None) is not _Origin)
+                        if getattr(types.GenericAlias(_Origin("", (), {}), int), name, None) is not _Origin)
 
 
 def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = True) -> None:
@@ -218,7 +218,7 @@ def is_empty_table(vm: VM, obj: object, name: str) -> bool:
         return False
     own = instance_dict(obj)
     box = None if own is None else own.get(name)
-    if not is_unseen_table(heap, box) or not reads_plainly(vm, type(obj)):
+    if not is_unseen_table(box, heap) or not reads_plainly(vm, type(obj)):
         return False
     descr = find(vm, type(obj), name)
     if descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and descriptors.is_data_descriptor(vm, descr)):
@@ -232,7 +232,7 @@ def is_empty_table(vm: VM, obj: object, name: str) -> bool:
     return True
 
 
-def is_unseen_table(heap: Heap, box: object) -> bool:
+def is_unseen_table(box: object, heap: Heap) -> TypeGuard[Box]:
     """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
     return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
         and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed.objects

@@ -93,7 +93,7 @@ class NamesAttribute(Continuation):
 
 def raise_to(vm: VM, cont: Continuation | None, error: BaseException) -> None:
     """Raise an exception of the program, unless the continuation handles it."""
-    if cont is None or not cont.raised(vm, vm.frame, error):
+    if cont is None or not cont.raised(vm, vm.running, error):
         raise Raised(error) from None
 
 
@@ -129,7 +129,7 @@ def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
         return vm.give(types.MethodType(descr, obj), cont)
     if cls is property:
         if descr.fget is None:
-            return raise_missing_accessor(property.__get__, descr, obj, owner, vm=vm, cont=cont)
+            return raise_missing_accessor(vm, cont, property.__get__, descr, obj, owner)
         return vm.call(descr.fget, (obj,), {}, cont)
     if cls is classmethod:
         return bind_class_method(vm, descr, owner, cont)
@@ -158,7 +158,7 @@ def bind_class_method(vm: VM, descr: Any, owner: type, cont: Any) -> None:
     vm.call(getter, (adopt_entry(vm, func, owner), owner, owner), {}, cont)
 
 
-def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: VM | None = None, cont: Any = None) -> None:
+def raise_missing_accessor(vm: VM, cont: Continuation | None, access: Any, descr: property, *args: object) -> None:
     """Let CPython raise: it alone knows whether the property has a name."""
     try:
         access(descr, *args)

@@ -101,7 +101,7 @@ def CHECK_EG_MATCH(vm: VM, frame: Frame, instr: Instruction) -> None:
     if is_a(exc, wanted):
         match, rest = exc if is_a(exc, BaseExceptionGroup) else vm.native(BaseExceptionGroup, ("", (exc,))), None
     elif is_a(exc, BaseExceptionGroup):
-        if id(exc) in vm.heap.by_standin:  # the parts would hold exceptions of the user's, which are known by no name
+        if id(exc) in vm.heap.by_standin:  # the parts would hold outside exceptions, which have no source
             raise Break("SB005", "an exception group from outside, which except* takes apart")
         match, rest = vm.native(type(exc).split, (exc, wanted))
     else:

@@ -46,6 +46,11 @@ def BINARY_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 @op
+def GET_LEN(vm: VM, frame: Frame, instr: Instruction) -> None:
+    frame.stack.append(vm.call_sync(len, (frame.stack[-1],)))
+
+
+@op
 def IS_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
     frame.stack.append(operators.identical(vm, left, right) != bool(instr.arg))
@@ -329,5 +334,4 @@ ops(
     JUMP_IF_TRUE_OR_POP=lambda vm, frame, instr: jump_or_pop(vm, frame, instr, True),
     GET_ITER=lambda vm, frame, instr: vm.get_iter(frame.stack.pop()),
     FOR_ITER=lambda vm, frame, instr: vm.for_iter(frame, frame.stack[-1], instr.target + LOOP_END_SKIP),
-    GET_LEN=lambda vm, frame, instr: frame.stack.append(vm.call_sync(len, (frame.stack[-1],))),
 )

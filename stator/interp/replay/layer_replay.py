@@ -105,17 +105,16 @@ class Replay:
         vm = self.vm
         tracker = vm.heap.by_standin.get(id(module))
         key = None
-        tensors: list[Any] | None = None
+        tensors: list[Any] = []
         objects: set[int] = set()
         if tracker is not None and type(tracker.source) is not Pinned and not self.is_small(tracker) and self.is_calm():
-            tensors = []
             try:
                 key = (id(method), type(module), vm.depth == 1, vm.recorder.log.reshaped, self.state.key,
                        vm.torch_state.replay_key(), *[self.describe(value, tensors, objects) for value in args],
                        *[(name, self.describe(value, tensors, objects)) for name, value in (kwargs or {}).items()])
             except Unlike:
                 key = None
-        if key is None:
+        if key is None or tracker is None:
             vm.module_calls.enter(vm, method, module, args, kwargs, cont)
             return None
         known = self.segments.setdefault(key, [])

@@ -55,7 +55,7 @@ class FactIndex:
         heap = self.heap
         guards, trackers, functions, kept, replays, glanced = self.taken
         for number, entry in enumerate(itertools.islice(heap.guards.arrived(), guards, None), guards):
-            for guard in (entry,) if type(entry) is Guard else entry.guards():
+            for guard in (entry,) if isinstance(entry, Guard) else entry.guards():
                 self._note(self.guards, guard.source, (number, guard))
                 if guard.kind in RELATIONS:
                     self._note(self.guards, guard.value, (number, guard))

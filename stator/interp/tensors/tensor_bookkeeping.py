@@ -194,7 +194,7 @@ def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:
         if vm.recorder.symbols.has_fresh or vm.recorder.log.in_place and vm.recorder.propagation.served:
             raise Break("SB016", "requires_grad becomes True", turn_off=Strategy.NEW_LEAVES)
         for node in vm.recorder.graph.find_nodes(op="call_method", target="requires_grad_"):
-            node.meta["is_seam"] = True
+            node.meta["is_boundary"] = True
 
 
 def _write_grad(vm: VM, fake: Any, value: Any) -> None:

@@ -37,7 +37,7 @@ from stator.interp.numbers.symbolic_numbers import specialise_deep, symbolic_len
 from stator.interp.objects import operators
 from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.vm import VM
-from stator.native.table import lookup
+from stator.native.rows_declare import ROWS
 from stator.shapes.symbolic_values import SYMBOLIC
 
 _DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
@@ -159,7 +159,7 @@ def _iter(vm: VM, cont: Any, value: Any, sentinel: Any = MISSING, /) -> None:
 @rule(looked_at)
 def _looked_at(vm: VM, value: Any) -> Any:
     if type(value) is not types.GeneratorType:  # which is run, and not looked into
-        vm.expose_for(lookup(itertools.chain), (value,))
+        vm.expose_for(ROWS[id(itertools.chain)], (value,))
     return value
 
 
@@ -168,7 +168,7 @@ def _chain_from_iterable(vm: VM, cls: Any, iterables: Any, /) -> Any:
     """C code will run through the items of what it is handed: those are shown to it one by one, as it gets there."""
     if type(iterables) in (list, tuple):
         vm.heap.expose(iterables)
-        vm.expose_for(lookup(itertools.chain), tuple(iterables))
+        vm.expose_for(ROWS[id(itertools.chain)], tuple(iterables))
     else:
         vm.fresh[id(each_looked_at)] = each_looked_at
         walked = vm.sync(lambda: vm.get_iter(iterables))

@@ -381,7 +381,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
     node = recorder.record("call_function", target, given, {}, result, written, repeatable)
     if any(type(part) is FakeTensor and part._is_view() for part in (result if type(result) is tuple else (result,))):
-        node.meta["is_seam"] = True  # autograd refuses writes to such views, which compilers give another history
+        node.meta["is_boundary"] = True  # autograd refuses writes to such views, which compilers give another history
     return result
 
 

@@ -132,7 +132,7 @@ def _push_hooks(vm: VM, pack_hook: Any, unpack_hook: Any, /) -> None:
     node = PushHooks(pack, unpack)
     recorder.region.marks = {}
     recorder.record("call_function", node, (), {}, None)
-    recorder.region.marks = {} if lossless else {"is_seam": True}
+    recorder.region.marks = {} if lossless else {"is_boundary": True}
     A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
     pushed.append(entry)
     recorder.region.under_hooks = True

@@ -56,7 +56,7 @@ def can_be_cut(vm: VM) -> bool:
 def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
     recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
-    recorder.region.marks = {"is_seam": BETTER_CUT}
+    recorder.region.marks = {"is_boundary": BETTER_CUT}
     try:
         return vm.torch_call(function, args, kwargs, asked=True)
     finally:

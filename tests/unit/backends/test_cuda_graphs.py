@@ -8,7 +8,7 @@ from torch._dynamo.mutation_guard import GenerationTracker
 from torch._inductor import compile_fx
 
 import stator
-from stator.backends.generations import records_cuda_graphs
+from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.settings.options import build_settings
 
 

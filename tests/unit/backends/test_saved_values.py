@@ -94,7 +94,7 @@ def checkpoint_reads_again(m: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 @PROGRAMS
-def write_behind_a_seam(m: Any, x: torch.Tensor) -> torch.Tensor:
+def write_behind_a_boundary(m: Any, x: torch.Tensor) -> torch.Tensor:
     y = x * m.w * (m.count + 1).exp()
     y.retain_grad()
     m.count.add_(2)

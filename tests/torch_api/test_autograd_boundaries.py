@@ -115,7 +115,7 @@ def parameter_on_the_memory_of_an_input(log):
     return program, values(wants_grad=False)
 
 
-def write_behind_a_seam(log):
+def write_behind_a_boundary(log):
     def program(x):
         y = x * 2
         flat = y.view(-1)
@@ -135,7 +135,7 @@ def identity(log):
     return program, values()
 
 
-CAPTURED = [parameter_on_the_memory_of_an_input, write_behind_a_seam, identity, noting, changing, several_arguments,
+CAPTURED = [parameter_on_the_memory_of_an_input, write_behind_a_boundary, identity, noting, changing, several_arguments,
             inputs_without_gradients, module_counts, new_parameter, new_module, retained, retained_and_changed]
 
 
@@ -469,7 +469,7 @@ def test_a_write_that_a_piece_could_not_show_keeps_the_graph_whole(program, why)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_gradient_inside_passes_a_seam(backend):
+def test_a_gradient_inside_passes_a_boundary(backend):
     def program(x):
         weight = torch.ones(4, requires_grad=True)
         loss = (weight * x.exp()).sum()

@@ -1,0 +1,234 @@
+"""Replace rules of AOTAutograd and Inductor while a graph is compiled.   a graph  ->  compiled as eager computes it
+
+Each context manager surrounds one compilation, and says which rule gives another result than eager.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import decompositions
+from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import _side_effectful_functions
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+from torch.utils.checkpoint import CheckpointPolicy
+
+from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, tensors_in, writes, written_storages
+from stator.native.torch_ops import draws_inside, draws_random_numbers
+
+_TAG = "partitioner_tag"  # of AOTAutograd, on each node of a graph for both passes
+
+
+@contextlib.contextmanager
+def eager_streams(module: fx.GraphModule) -> Iterator[None]:
+    """While AOTAutograd works: have it keep every draw, also in branches, and take none apart into others.
+
+    A graph that runs operator by operator draws from the program's own streams: what is drawn next, in the graph and
+    after it, depends on every draw before.  AOTAutograd drops a draw that nobody uses: `torch.rand([])`.
+    """
+    inner = [each for each in module.modules() if isinstance(each, fx.GraphModule)]
+    operators = {node.target for each in inner for node in each.graph.nodes if _draws_inside(each, node)}
+    operators -= _side_effectful_functions
+    _side_effectful_functions.update(operators)
+    try:
+        with importlib.import_module("torch._inductor.config").patch(fallback_random=True):
+            yield
+    finally:
+        _side_effectful_functions.difference_update(operators)
+
+
+_FORWARD = (None, CheckpointPolicy.MUST_SAVE)  # marks of what no checkpoint makes again
+
+
+def draws_in_place(partition: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave each draw in its pass, in its order, where the graph of both passes is cut.
+
+    AOTAutograd moves a draw of the backward pass, which needs no gradient, into the forward pass.
+    """
+    def cut(joint: fx.GraphModule, *args: object, **kwargs: object) -> Any:
+        cut_by = partition
+        for node in joint.graph.nodes:
+            if node.meta.get(_TAG) == "is_forward" and node.meta.get("recompute") in _FORWARD and _draws(joint, node):
+                node.meta[_TAG] = "must_be_in_forward"
+            elif node.meta.get(_TAG) == "is_backward" and _draws(joint, node):
+                node.meta[_TAG] = "must_be_in_backward"
+                # Others sort the backward pass by what needs what.
+                cut_by = importlib.import_module("torch._functorch.partitioners").default_partition
+        return cut_by(joint, *args, **kwargs)
+    return cut
+
+
+def _draws(module: fx.GraphModule, node: fx.Node) -> bool:
+    return draws_random_numbers(node.target) or _draws_inside(module, node)
+
+
+def _draws_inside(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node runs graphs that draw (torch.cond)."""
+    return isinstance(node.target, HigherOrderOperator) and any(
+        isinstance(inner := getattr(module, str(each.target), None), fx.GraphModule) and draws_inside(inner)
+        for each in node.all_input_nodes if each.op == "get_attr")
+
+
+_DROPOUT = torch.ops.aten.dropout.default
+
+
+@contextlib.contextmanager
+def dropouts_of_everything() -> Iterator[None]:
+    """Compile F.dropout(x, 1.0) to x * 0, as the operator computes it.
+
+    AOTAutograd takes dropout apart by a rule that draws random numbers for every p, and Inductor writes zeros
+    whatever `x` holds. The operator draws none for p = 1, and 0 * inf is nan: the next draw would be another
+    number.
+    """
+    rules = dict(_DROPOUT.py_kernels)
+    _replace({key: _as_the_operator_does(known) for key, known in rules.items()})
+    try:
+        yield
+    finally:
+        _replace(rules)
+
+
+def _as_the_operator_does(known: Callable[..., Any]) -> Callable[..., Any]:
+    def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+        if train and p == 1:
+            return input * torch.zeros((), dtype=input.dtype, device=input.device)
+        return known(input, p, train)
+    return dropout
+
+
+def _replace(rules: dict[Any, Callable[..., Any]]) -> None:
+    _DROPOUT.py_kernels.update(rules)
+    _DROPOUT._dispatch_cache.clear()
+
+
+@contextlib.contextmanager
+def trainable_lstm(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], grad_enabled: bool) -> Iterator[None]:
+    """Turn oneDNN off around the compilation of an LSTM that learns.
+
+    AOTAutograd takes an LSTM apart by a rule that picks oneDNN's kernel for inference whenever the *sequence* needs
+    no gradient, though the weights may; the graph then fails when it runs. Without oneDNN the rule picks the other
+    way, whose last states have a dimension too many in torch 2.11.
+    """
+    wants_grad = grad_enabled and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)
+    if not wants_grad or not any(node.target in _LSTM for node in gm.graph.nodes):
+        yield
+        return
+    enabled, one_layer = torch._C._get_mkldnn_enabled(), decompositions.one_layer_lstm
+    torch._C._set_mkldnn_enabled(False)
+    decompositions.one_layer_lstm = _with_states_as_given(one_layer)
+    try:
+        yield
+    finally:
+        decompositions.one_layer_lstm = one_layer
+        torch._C._set_mkldnn_enabled(enabled)
+
+
+def _with_states_as_given(one_layer: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of one layer, whose last states have the shapes of the first."""
+    def layer(sequence: object, hidden: Any, *rest: object, **options: object) -> Any:
+        out, last = one_layer(sequence, hidden, *rest, **options)
+        return out, tuple(state.reshape(first.shape) for state, first in zip(last, hidden, strict=True))
+    return layer
+
+
+_LSTM = frozenset({torch.lstm, torch._VF.lstm, torch.ops.aten.lstm.input, torch.ops.aten.lstm.data})
+
+
+class _NoMarks(dict[int, set[int]]):
+    """Stay empty."""
+
+    def __setitem__(self, place: int, sizes: set[int]) -> None:
+        return
+
+
+@contextlib.contextmanager
+def without_size_marks() -> Iterator[None]:
+    """Keep AOTAutograd from marking tensors whose sizes are symbolic: vars(compiled(x)) is {}, as in eager.
+
+    Its runtime sets an attribute on results, and on inputs that it saves for backward, so that the next graph of
+    torch._dynamo has these sizes dynamic. The program sees the attribute; in torch 2.11 it is the one that
+    `maybe_mark_dynamic` sets, and the next capture would heed and guard it.
+    """
+    known = ViewAndMutationMeta.__post_init__
+
+    @functools.wraps(known)
+    def without_marks(self: Any) -> None:
+        known(self)
+        self.dynamic_outputs = False
+        self.dynamic_saved_tensors_idxs = _NoMarks()
+
+    setattr(ViewAndMutationMeta, "__post_init__", without_marks)
+    try:
+        yield
+    finally:
+        setattr(ViewAndMutationMeta, "__post_init__", known)
+
+
+@contextlib.contextmanager
+def floats_as_data(shape_env: Any) -> Iterator[None]:
+    """Compile a graph with a boxed float without a constant in it.
+
+    The residual hands such a float over inside a tensor, and the graph takes it out with `item()`. AOTAutograd
+    would rather have the float made a constant, and asks torch's own tracer to start again; to it, that wish has
+    been granted.
+    """
+    known = () if shape_env is None else shape_env.backed_var_to_val
+    names = {str(symbol) for symbol in known if symbol_is_type(symbol, SymT.FLOAT)}
+    if not names:
+        yield
+        return
+    wishes = importlib.import_module("torch._dynamo.symbolic_convert").TensorifyState.force_specializations
+    added = names - wishes
+    wishes |= added
+    try:
+        yield
+    finally:
+        wishes -= added
+
+
+def save_values(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
+    """Forbid recomputation from written inputs: y = w * b.exp(); b.add_(1)  ->  b.exp() is saved.
+
+    AOTAutograd may save an input in place of a value made of it, and make the value again in the backward pass,
+    which reads the new contents.  AOTAutograd copies the mark to its own graphs. Checkpoints of the user recompute
+    as in eager.
+    """
+    storages = set(gm.meta.get(WRITTEN_AROUND, ())).union(*map(written_storages, gm.graph.nodes))
+    storages.intersection_update([storage_of(fake) for fake in inputs if type(fake) is FakeTensor])
+    for node in gm.graph.nodes if storages else ():
+        reads = any(_shows(each, storages) for each in node.all_input_nodes)
+        if reads and node.op.startswith("call_") and (writes(node) or not _shows(node, storages)):  # else it is a view
+            node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
+
+
+def partitioner_of_marks(gm: fx.GraphModule) -> dict[str, object]:
+    """The setting of Inductor that puts marks of nodes, those of checkpoints too, into the keys of its caches."""
+    marks = [(place, str(node.meta["recompute"])) for place, node in enumerate(gm.graph.nodes)
+             if "recompute" in node.meta]
+    if not marks:
+        return {}
+    passes = importlib.import_module("torch._inductor.custom_graph_pass")
+    partition = importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
+
+    class Partitioner(passes.CustomPartitionerFn):  # type: ignore[misc,name-defined]
+        __call__ = staticmethod(partition)
+
+        def uuid(self) -> object:
+            return passes.get_hash_for_files((__file__,), str(marks))
+
+        def __reduce__(self) -> tuple[object, ...]:  # Inductor pickles its settings to make a key of them
+            return str, (str(marks),)
+
+    return {"custom_partitioner_fn": Partitioner()}
+
+
+def _shows(node: fx.Node, storages: set[int]) -> bool:
+    return any(storage_of(tensor) in storages for tensor in tensors_in(node.meta.get("example_value")))
