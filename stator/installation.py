@@ -19,10 +19,8 @@ import torch
 
 from stator import api
 from stator.backends.registry import find_backend, refuse_tuning
-from stator.capture import miss
 from stator.capture.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
-from stator.library.torch.compiler_functions import makes_compiled
 from stator.settings.options import split_options
 from stator.settings.process_config import config
 from stator.settings.stance import set_stance as stance_of
@@ -42,7 +40,7 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
             _replaced.update({f"compiler.{name}": getattr(torch.compiler, name)
                               for name in ("reset", "set_stance", *_BY_NAME)})
         torch.compile = _torch_compile(_replaced["compile"], backend)
-        makes_compiled(torch.compile)
+        api.makes_compiled(torch.compile)
         torch.compiler.reset = _torch_reset(_replaced["compiler.reset"])
         torch.compiler.set_stance = _torch_set_stance(_replaced["compiler.set_stance"])
         for name in _BY_NAME:
@@ -149,7 +147,7 @@ def _torch_reset(original: Any) -> Any:
     @functools.wraps(original)
     def reset() -> None:
         original()
-        miss.reset()
+        api.reset()
 
     return reset
 

@@ -12,8 +12,8 @@ import itertools
 import torch
 from torch._guards import CompileId
 
+from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.environment import NamedSource
-from stator.shapes.policy import ADDRESS_MARK
 from stator.source import Key, Source
 
 _numbers = itertools.count()
