@@ -1,3 +1,4 @@
+# ruff: noqa: F403, F405
 """Stator: an independent TorchDynamo.
 
 In: PyTorch programs in ordinary Python.  Out: the same programs, run through captured and compiled graphs.
@@ -8,38 +9,13 @@ torch is not installed.
 
 from __future__ import annotations
 
-import gc
 import importlib
-import random
 from typing import TYPE_CHECKING
 
 from stator.host import torch_originals  # noqa: F401  (before the program patches torch)
 
 if TYPE_CHECKING:
-    from stator.api import (
-        allow_in_graph,
-        assume_constant_result,
-        bisect,
-        compile,
-        compile_in_place,
-        disable,
-        error_on_graph_break,
-        explain,
-        graph_break,
-        is_compiled,
-        is_compiling,
-        list_backends,
-        load_shape_profile,
-        print,
-        register_backend,
-        reset,
-        set_logs,
-        set_stance,
-        shape_profile,
-        skip_frame,
-        substitute_in_graph,
-    )
-    from stator.capture.compiled_module import CompiledModule
+    from stator.api import *
     from stator.errors import (
         BackendError,
         InternalError,
@@ -49,7 +25,6 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stator.installation import install, is_installed, uninstall
-    from stator.settings.process_config import config
     from stator.shapes.declare import (
         mark_dynamic,
         mark_static,
@@ -72,10 +47,9 @@ __all__ = ["BackendError", "CompiledModule", "Dim", "InternalError", "OptionErro
 
 # The modules that define them; stator.api has the rest.
 _MODULES = {"stator.installation": ("install", "is_installed", "uninstall"),
-            "stator.settings.process_config": ("config",), "stator.shapes.named_dimensions": ("Dim",),
+            "stator.shapes.named_dimensions": ("Dim",),
             "stator.shapes.declare": ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
                                       "maybe_mark_dynamic"),
-            "stator.capture.compiled_module": ("CompiledModule",),
             "stator.errors": ("BackendError", "InternalError", "OptionError", "RecompileLimit", "StatorError",
                               "Unsupported")}
 _MODULE_OF_NAME = {**dict.fromkeys(__all__, "stator.api"),
@@ -86,18 +60,9 @@ def __getattr__(name: str) -> object:
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
     # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
-    stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
-    collecting = gc.isenabled()
-    gc.disable()  # collections look at everything again and again while next to nothing becomes garbage
-    try:
-        patches = importlib.import_module("stator.host.suspended_patches")
-        with patches.suspended(patches.find_patches(), beside_threads=True):
-            for public, module in _MODULE_OF_NAME.items():
-                globals()[public] = getattr(importlib.import_module(module), public)
-    finally:
-        random.setstate(stream)
-        if collecting:
-            gc.enable()
+    load = importlib.import_module("stator.host.lazy_imports").load
+    for public, module in _MODULE_OF_NAME.items():
+        globals()[public] = getattr(load(module), public)
     return globals()[name]
 
 

@@ -1,7 +1,7 @@
 """The public functions.
 
 In: the user's callables, modules and settings.  Out: compiled callables and modules that are used like the
-originals. Arguments are checked here, at once, and the work is done by `stator.capture.miss`.
+originals. Arguments are checked here, at once; `stator.capture.miss`, which the first call loads, does the work.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
-from stator import audit, report
-from stator.audit.search import Finding
-from stator.backends import check_settings, list_backends, register_backend
-from stator.capture import miss
+from stator import report
+from stator.backends.registry import check_settings, list_backends, register_backend
+from stator.capture import first_call
 from stator.capture.callables import dress, require_callable, set_recompiler, traceable
 from stator.capture.compiled_module import CompiledModule
-from stator.capture.miss import load_shape_profile, shape_profile
+from stator.capture.first_call import tracer, with_tracer
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
+from stator.host.lazy_imports import load, loaded, take
 from stator.host.printing import print
-from stator.library.torch.compiler_functions import makes_compiled
 from stator.report import set_logs
 from stator.report.explanation import Explanation
 from stator.settings import marks
@@ -34,9 +33,12 @@ from stator.settings.process_config import config
 from stator.settings.stance import set_stance
 from stator.shapes.named_dimensions import read_declarations
 
-__all__ = ["allow_in_graph", "assume_constant_result", "bisect", "compile", "compile_in_place", "disable",
-           "error_on_graph_break", "explain", "graph_break", "is_compiled", "is_compiling", "list_backends",
-           "load_shape_profile", "print", "register_backend", "reset", "set_logs", "set_stance",
+if TYPE_CHECKING:
+    from stator.audit.search import Finding
+
+__all__ = ["CompiledModule", "allow_in_graph", "assume_constant_result", "bisect", "compile", "compile_in_place",
+           "config", "disable", "error_on_graph_break", "explain", "graph_break", "is_compiled", "is_compiling",
+           "list_backends", "load_shape_profile", "print", "register_backend", "reset", "set_logs", "set_stance",
            "shape_profile", "skip_frame", "substitute_in_graph"]
 
 Model = TypeVar("Model")
@@ -102,10 +104,13 @@ def _compile(model: Any, settings: Settings, disable: bool) -> Any:
 
 def make_entry(traced: Any, settings: Settings) -> Any:
     """The compiled form; in audit mode, one call in n is also made eagerly."""
-    entry = miss.make_entry(traced, settings)
+    entry = first_call.make_entry(traced, settings)
     if config.verify_correctness and not settings.audit:
         settings = replace(settings, audit=1)
-    return audit.audited(entry, traced, settings) if settings.audit else entry
+    if not settings.audit:
+        return entry
+    first_call.opened(entry)
+    return load("stator.audit").audited(entry, traced, settings)
 
 
 def _compile_class(cls: type, settings: Settings) -> type:
@@ -154,7 +159,18 @@ def is_compiled(obj: object) -> bool:
 
 def reset() -> None:
     """Forget everything that was captured; compiled callables stay usable and capture again."""
-    miss.reset()
+    if first_call.TRACER in loaded:
+        tracer().reset()
+
+
+def shape_profile() -> str:
+    """What every place has learned about changing sizes, as JSON."""
+    return str(tracer().shape_profile())
+
+
+def load_shape_profile(text: str) -> None:
+    """Start from what another process has learned: places that exist, and those that are made later."""
+    tracer().load_shape_profile(text)
 
 
 def _checked(settings: Mapping[str, Any]) -> Settings:
@@ -174,7 +190,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     traced = mark.traced if mark is not None else traceable(fn)
 
     def explain_call(*args: object, **kwargs: object) -> Explanation:
-        value, log, installed, probe = miss.explained_call(traced, checked, args, kwargs)
+        value, log, installed, probe = tracer().explained_call(traced, checked, args, kwargs)
         guards = [guard for tag in installed for guard in tag.guards]
         residuals = [tag.residual.source for tag in installed if tag.residual is not None]
         return report.build_explanation(log, guards, residuals, probe.costs(), value)
@@ -200,7 +216,7 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
         checked = _checked(settings)
 
     def bisect_call(*args: object, **kwargs: object) -> Finding | None:
-        return audit.bisect_call(entry, traced, checked, args, kwargs, directory)
+        return load("stator.audit").bisect_call(entry, traced, checked, args, kwargs, directory)
 
     return about_compiling(bisect_call)
 
@@ -341,8 +357,14 @@ def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], fr
             {each.name: each.default for each in parameters if each.default is not kinds.empty})
 
 
-report.follow_environment()
+def makes_compiled(function: Callable[..., Any]) -> None:
+    """Register a function that compiles others: captured code calls it for real."""
+    with_tracer(lambda: load("stator.library.torch.compiler_functions").makes_compiled(function))
+
+
+take()
 makes_compiled(compile)
+report.follow_environment()
 
 
 def about_compiling(fn: Function) -> Function:

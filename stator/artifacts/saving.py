@@ -20,6 +20,7 @@ from stator.artifacts.refusal import Reason, Refused
 from stator.artifacts.signing import read_signed, write_signed
 from stator.artifacts.stored_site import StoredCall
 from stator.capture.call_site import CallSite
+from stator.capture.first_call import opened
 from stator.errors import OptionTypeError
 from stator.host.garbage_collection import collector_paused
 
@@ -31,7 +32,7 @@ def site_of(compiled: Any) -> CallSite:
     entry = compiled
     for name in ("_stator_entry", "_compiled_call_impl"):
         entry = getattr(entry, name, None) or entry
-    site = getattr(entry, "_stator_site", None)
+    site = opened(entry) if hasattr(entry, "_stator_site") else None
     if not isinstance(site, CallSite):
         raise OptionTypeError(f"{compiled!r} is not accepted; use the result of stator.compile")
     return site

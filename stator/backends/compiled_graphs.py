@@ -37,8 +37,8 @@ from stator.graph.analysis.mutation import is_repeatable, is_torchs
 from stator.graph.fx.graph_modules import AT
 from stator.guards.global_state import global_state
 from stator.settings.options import Settings
+from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.environment import TraceEnvironment
-from stator.shapes.policy import ADDRESS_MARK
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import unpinned
 

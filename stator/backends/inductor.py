@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,11 +18,7 @@ from torch._guards import TracingContext
 from stator.backends.aot_rules import partitioner_of_marks
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.inner_calls import keep_pass, keeps_passes
-from stator.errors import OptionTypeError, OptionValueError
-from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
-
-# Known without importing Inductor, which takes seconds; any other name is looked up there.
-USUAL_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+from stator.settings.options import Settings
 
 
 def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
@@ -95,29 +90,3 @@ def config_patches(settings: Settings) -> dict[str, Any]:
         patches.update(importlib.import_module("torch._inductor").list_mode_options(settings.mode))
     patches.update({key.replace("-", "_"): value for key, value in settings.options.items()})
     return patches
-
-
-def check_inductor_settings(settings: Settings) -> None:
-    """Refuse modes and options that Inductor does not have."""
-    if settings.mode is not None and settings.mode not in USUAL_MODES:
-        modes: Mapping[str, object] = importlib.import_module("torch._inductor").list_mode_options()
-        if settings.mode not in modes:
-            raise OptionValueError(f"mode={settings.mode!r} is not accepted{list_accepted(settings.mode, modes)}")
-    if settings.options:
-        config = importlib.import_module("torch._inductor.config")
-        known = config.get_config_copy()
-        for key, value in settings.options.items():
-            check_option(config, known, key, value)
-
-
-def check_option(config: ModuleType, known: Mapping[str, Any], key: str, value: object) -> None:
-    """Refuse an option that Inductor's config does not have, or has with another type."""
-    attribute = key.replace("-", "_")
-    if attribute not in known:
-        raise OptionValueError(f"option {key!r} is not accepted{list_accepted(key, [*OWN_OPTIONS, *known])}")
-    expected = config.get_type(attribute)
-    # Unions and other generic annotations cannot be checked with isinstance; Inductor sees those as given.
-    if isinstance(expected, type) and not isinstance(value, expected):
-        raise OptionTypeError(
-            f"option {key!r} is {value!r}, of type {type(value).__name__}; it takes {expected.__name__}"
-        )

@@ -11,14 +11,17 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 from stator.errors import BackendError, OptionTypeError, OptionValueError, describe_callable
-from stator.settings.options import BackendFunction, Settings, list_accepted
+from stator.settings.options import OWN_OPTIONS, BackendFunction, Settings, list_accepted
 
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
+# Known without importing Inductor, which takes seconds; any other name is looked up there.
+USUAL_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 Function = TypeVar("Function", bound=BackendFunction)
 
@@ -32,26 +35,28 @@ class Backend:
     """
 
     name: str
-    function: BackendFunction
+    function: BackendFunction  # of Stator's own, a `Named` one
     tags: tuple[str, ...] = ()
     check: Callable[[Settings], None] | None = None
     takes_settings: bool = False
     prepare: Callable[[], None] | None = None
 
 
-_backends: dict[str, Backend] = {}
+class Named:
+    """A function of this folder, whose module is imported when it is first called."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.__name__ = module, name
+
+    def __call__(self, *args: object) -> Any:
+        return getattr(importlib.import_module(f"stator.backends.{self.module}"), self.__name__)(*args)
 
 
 def refuse_tuning(settings: Settings) -> None:
     """The check of backends that take neither a mode nor options."""
-    given = "mode" if settings.mode not in (None, "default") else "options" if settings.options else None
-    if given is None:
-        return
-    value = settings.mode if given == "mode" else dict(settings.options)
-    raise OptionValueError(
-        f"backend {settings.backend_name!r} takes no {given}, but {given}={value!r} is given; "
-        f"modes and options are for the backend 'inductor'"
-    )
+    for given, value in tuning_keywords(settings).items():
+        raise OptionValueError(f"backend {settings.backend_name!r} takes no {given}, but {given}={value!r} is given; "
+                               "modes and options are for the backend 'inductor'")
 
 
 def refuse_unknown_keywords(function: BackendFunction, settings: Settings) -> None:
@@ -64,25 +69,46 @@ def refuse_unknown_keywords(function: BackendFunction, settings: Settings) -> No
         return
     for keyword in tuning_keywords(settings):
         if keyword not in parameters:
-            raise OptionValueError(
-                f"{keyword}= is given, but the backend {settings.backend_name!r} has no parameter {keyword!r}"
-            )
+            raise OptionValueError(f"{keyword}= is given, but the backend {settings.backend_name!r} has no parameter "
+                                   f"{keyword!r}")
+
+
+def check_inductor_settings(settings: Settings) -> None:
+    """Refuse modes and options that Inductor does not have."""
+    if settings.mode is not None and settings.mode not in USUAL_MODES:
+        modes: Mapping[str, object] = importlib.import_module("torch._inductor").list_mode_options()
+        if settings.mode not in modes:
+            raise OptionValueError(f"mode={settings.mode!r} is not accepted{list_accepted(settings.mode, modes)}")
+    if settings.options:
+        config = importlib.import_module("torch._inductor.config")
+        known = config.get_config_copy()
+        for key, value in settings.options.items():
+            check_option(config, known, key, value)
+
+
+def check_option(config: ModuleType, known: Mapping[str, Any], key: str, value: object) -> None:
+    """Refuse an option that Inductor's config does not have, or has with another type."""
+    attribute = key.replace("-", "_")
+    if attribute not in known:
+        raise OptionValueError(f"option {key!r} is not accepted{list_accepted(key, [*OWN_OPTIONS, *known])}")
+    expected = config.get_type(attribute)
+    # Unions and other generic annotations cannot be checked with isinstance; Inductor sees those as given.
+    if isinstance(expected, type) and not isinstance(value, expected):
+        raise OptionTypeError(f"option {key!r} is {value!r}, of type {type(value).__name__}; it takes "
+                              f"{expected.__name__}")
 
 
 def tuning_keywords(settings: Settings) -> dict[str, object]:
     """The keyword arguments that a user's backend is called with."""
-    keywords: dict[str, object] = {}
-    if settings.mode not in (None, "default"):
-        keywords["mode"] = settings.mode
-    if settings.options:
-        keywords["options"] = dict(settings.options)
-    return keywords
+    mode = {} if settings.mode in (None, "default") else {"mode": settings.mode}
+    return {**mode, **({"options": dict(settings.options)} if settings.options else {})}
 
 
-def add_builtin(name: str, function: BackendFunction, check: Callable[[Settings], None] = refuse_tuning,
-                prepare: Callable[[], None] | None = None ) -> None:
-    """Add a backend that takes `(gm, example_inputs, settings)`."""
-    _backends[name] = Backend(name, function, check=check, takes_settings=True, prepare=prepare)
+_backends = {name: Backend(name, Named(module, f"compile_{name}"), (), refuse_tuning, True) for name, module in (
+    ("eager", "eager"), ("eager_noexcept", "eager"), ("aot_eager", "aot"), ("aot_eager_decomp_partition", "aot"))}
+_backends["cudagraphs"] = Backend("cudagraphs", Named("cuda_graphs", "compile_cuda_graphs"), (), refuse_tuning, True)
+_backends["inductor"] = Backend("inductor", Named("inductor", "compile_inductor"), (), check_inductor_settings, True,
+                                Named("inductor", "wake_workers"))
 
 
 def register_backend(fn: Function | None = None, name: str | None = None,
@@ -95,19 +121,15 @@ def register_backend(fn: Function | None = None, name: str | None = None,
 
 def _register(fn: Function, name: str | None, tags: tuple[str, ...]) -> Function:
     if not callable(fn):
-        raise OptionTypeError(
-            f"register_backend({fn!r}) is not accepted; use a callable (graph_module, example_inputs) -> "
-            f"callable"
-        )
+        raise OptionTypeError(f"register_backend({fn!r}) is not accepted; use a callable (graph_module, "
+                              "example_inputs) -> callable")
     name = name if name is not None else getattr(fn, "__name__", None)
     if not isinstance(name, str) or not name:
         raise OptionTypeError(f"the backend {fn!r} has no __name__; give name=")
     known = _backends.get(name)
     if known is not None and known.function is not fn:
-        raise OptionValueError(
-            f"a backend {name!r} is already registered ({describe_callable(known.function)}); "
-            f"give another name="
-        )
+        raise OptionValueError(f"a backend {name!r} is already registered ({describe_callable(known.function)}); "
+                               "give another name=")
     _backends[name] = Backend(name, fn, tags, functools.partial(refuse_unknown_keywords, fn))
     return fn
 
@@ -129,17 +151,16 @@ def find_backend(backend: str | BackendFunction) -> Backend:
     if backend not in _backends:
         _take_from_torch(backend)
     if backend not in _backends:
-        raise OptionValueError(
-            f"there is no backend {backend!r}{list_accepted(backend, list_backends(exclude_tags=None))}; "
-            f"a callable (graph_module, example_inputs) -> callable is accepted too"
-        )
+        names = list_accepted(backend, list_backends(exclude_tags=None))
+        raise OptionValueError(f"there is no backend {backend!r}{names}; a callable (graph_module, example_inputs) -> "
+                               "callable is accepted too")
     return _backends[backend]
 
 
 def check_settings(settings: Settings) -> None:
     """Raise if the backend does not exist or refuses the mode or the options."""
     backend = find_backend(settings.backend)
-    if backend.check is not None:
+    if backend.check is not None and tuning_keywords(settings):
         backend.check(settings)
 
 

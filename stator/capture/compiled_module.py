@@ -23,18 +23,11 @@ from stator.settings import marks
 from stator.settings.options import Settings
 
 # Methods by which a module is changed in place and handed back: `m = m.to("cpu").eval()` must stay compiled.
-FLUENT_METHODS = frozenset(
-    (
-        "apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_ share_memory to to_empty "
-        "train type xpu"
-    ).split()
-)
-
+FLUENT_METHODS = frozenset("apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_ share_memory to "
+                           "to_empty train type xpu".split())
 # Everything else is read from the original.
-OWN_ATTRIBUTES = frozenset(
-    {"_orig_mod", "_stator_call", "_stator_entry", "_stator_settings", "dynamo_ctx", "__deepcopy__", "__copy__",
-     "__reduce__", "__reduce_ex__"}
-)
+OWN_ATTRIBUTES = frozenset("_orig_mod _stator_call _stator_entry _stator_settings dynamo_ctx __deepcopy__ __copy__ "
+                           "__reduce__ __reduce_ex__".split())
 
 _PREFIX = "_orig_mod."  # of the keys in a state_dict of torch.compile's modules
 _TORCHS = "torch._dynamo.eval_frame"

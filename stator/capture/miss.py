@@ -6,7 +6,6 @@ In: a Python function and its settings.  Out: a C++ entry object that holds guar
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import time
 import types
@@ -19,18 +18,19 @@ from typing import Any
 import torch
 
 from stator import _core, events
-from stator.backends import check_settings, compiled_graphs
+from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
 from stator.backends.background import jobs
 from stator.backends.cuda_graphs import records_cuda_graphs
+from stator.backends.registry import check_settings
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
-from stator.capture import code_memory
+from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
+from stator.capture.first_call import make_entry, report_eager_call
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
 from stator.capture.stages import capture, decline
-from stator.emit.residual.eager_calls import report_eager_call
 from stator.emit.resume.advance import Points
 from stator.emit.resume.resume_points import NATIVE_CODES, ResumePoint
 from stator.graph.metadata import propagation
@@ -38,7 +38,6 @@ from stator.graph.state.quiet_logging import loggers_unchanged
 from stator.graph.state.suspended_modes import set_aside
 from stator.host.garbage_collection import collector_paused, living
 from stator.host.held_signals import held_signals
-from stator.host.own_code import OWN_FOLDER
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
 from stator.settings import marks, stance
@@ -46,32 +45,22 @@ from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes import profile
 
-_core.set_own_folder(OWN_FOLDER)
-_lock = threading.RLock()
 _tracing = threading.local()
 RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's
 _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def make_entry(fn: Callable[..., Any], settings: Settings) -> Any:
-    """The compiled form of a Python function or bound method."""
-    prefix: tuple[Any, ...] = ()
-    function: Any = fn
-    if isinstance(fn, types.MethodType):
-        prefix, function = (fn.__self__,), fn.__func__
-    name: str = getattr(function, "__qualname__", "?")
-    site = CallSite(function, settings, settings.name or name)
+def open_site(function: types.FunctionType, settings: Settings, compiled: _core.CompiledFunction) -> CallSite:
+    """The site of an entry object."""
+    site = CallSite(function, settings, str(settings.name or getattr(function, "__qualname__", "?")))
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
     invoke = site.nested.invoke if settings.compile_nested else call_natively
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
-
-    # No function of ours in between: its frame would hold an exception among the arguments that leaves by it.
-    site.compiled = _core.CompiledFunction(function, functools.partial(on_miss, site), prefix)
-    site.compiled._stator_site = site
+    site.compiled, compiled._stator_site = compiled, site
     register(site)
     if not records_cuda_graphs(settings):  # which are recorded for the addresses of one module
-        join_family(site.compiled, function)
-    return site.compiled
+        join_family(compiled, function)
+    return site
 
 
 def register(site: CallSite) -> None:
@@ -86,9 +75,6 @@ def force_backend(backend: Any) -> None:
         check_settings(Settings(backend=backend))
     for compiled in living(_entries):
         use_backend(compiled._stator_site, backend)
-
-
-stance.on_forced_backend(force_backend)
 
 
 def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
@@ -196,7 +182,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
     if compiled_here(site, bound) >= config.accumulated_recompile_limit:
         over_limit(site, bound, accumulated=True)
         return _core.EAGER
-    with _lock:
+    with first_call.lock:
         again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
         # Beside other threads, one of `installed` may be newer than the miss; asked once, so that nobody asks for ever.
         if fits_by_now(compiled, installed if again or threading.active_count() == 1 else [], bound):
@@ -228,7 +214,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
 
 def runs_eagerly(site: CallSite, bound: tuple[Any, ...]) -> str:
     """Why a call of a function that starts eagerly is not captured now; empty where it is."""
-    if not _lock.acquire(blocking=False):
+    if not first_call.lock.acquire(blocking=False):
         return "another thread captures"
     try:
         start = site.start
@@ -238,7 +224,7 @@ def runs_eagerly(site: CallSite, bound: tuple[Any, ...]) -> str:
             return "options['start'] is 'eager', and this is the first call" if first else ""
         return "another process compiles it" if not start.job.finished() else announced(site, bound)
     finally:
-        _lock.release()
+        first_call.lock.release()
 
 
 def announced(site: CallSite, bound: tuple[Any, ...]) -> str:
@@ -267,7 +253,7 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
     """Install an entry that another place of this function has, if one fits: nothing is compiled for that."""
     if stance.current() == "eager_then_compile" or len(site.compiled.entries()) >= site.settings.recompile_limit:
         return False
-    with _lock, restored():
+    with first_call.lock, restored():
         found = entry_of_another(site, bound)
         if found is not None:
             site.compiled.add_entry(*found)
@@ -279,7 +265,7 @@ def take_stored(site: CallSite, bound: tuple[Any, ...]) -> bool:
     """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
     if site.stored is None:
         return False
-    with _lock, held_signals(), collector_paused(), restored():
+    with first_call.lock, held_signals(), collector_paused(), restored():
         found: bool = site.stored.take(bound)
         if found:
             update_dispatch(site.compiled)
@@ -291,15 +277,6 @@ def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:
     known = {id(program) for program, _, _ in seen}
     with restored():
         return any(program.check(bound) == -1 for program, _, _ in compiled.entries() if id(program) not in known)
-
-
-def release_lock_after_fork() -> None:
-    """A child process has only the thread that forked: a lock that another one held is never let go."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=release_lock_after_fork)
 
 
 def make_point_entry(site: CallSite, point: ResumePoint) -> Any:

@@ -18,7 +18,6 @@ from stator.capture.compiled_module import pose_as_torchs
 from stator.installation import torch_compile, torch_names
 from stator.installation.torch_compile import is_operator_of_torch
 from stator.installation.torch_config import in_torchs_config
-from stator.library.torch.compiler_functions import makes_compiled
 from stator.settings.process_config import config
 
 __all__ = ["install", "is_installed", "is_operator_of_torch", "uninstall"]
@@ -36,7 +35,7 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
             _replaced.update({f"compiler.{name}": getattr(torch.compiler, name)
                               for name in ("reset", "set_stance", *_BY_NAME)})
         torch.compile = torch_compile.replacement(_replaced["compile"], backend)
-        makes_compiled(torch.compile)
+        api.makes_compiled(torch.compile)
         torch.compiler.reset = torch_names.resetting(_replaced["compiler.reset"])
         torch.compiler.set_stance = torch_names.set_stance
         for name in _BY_NAME:

@@ -20,7 +20,6 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 from stator import api, events
-from stator.capture import miss
 from stator.settings import marks
 from stator.settings.stance import set_stance as stance_of
 
@@ -109,7 +108,7 @@ def resetting(original: Callable[[], None]) -> Callable[[], None]:
     @functools.wraps(original)
     def reset() -> None:
         original()
-        miss.reset()
+        api.reset()
 
     return reset
 

@@ -13,10 +13,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from rich.console import Console
-from rich.syntax import Syntax
-from rich.text import Text
-
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
 from stator.report.text import disassembled, graph_code, graph_sizes, render, symbolic_inputs
@@ -121,6 +117,11 @@ def write(stream: TextIO, name: str, text: str, language: str) -> None:
         indented = "\n".join(f"        {line}" for line in rest.split("\n")) if rest else ""
         print(f"stator: [{name}] {head}{chr(10) + indented if indented else ''}", file=stream)
         return
+    # Imported for a terminal alone: a tenth of a second.
+    from rich.console import Console
+    from rich.syntax import Syntax
+    from rich.text import Text
+
     console = Console(file=stream, highlight=not language, soft_wrap=True)
     console.print(Text.assemble(("stator ", "bold magenta"), (f"[{name}] ", "cyan"), (head, "bold")))
     if rest and language:

@@ -11,16 +11,15 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from stator.errors import OptionTypeError, OptionValueError
-from stator.shapes.policy import (
-    ADDRESS_MARK,
-    DYNAMIC_MARK,
-    RANGE_MARK,
-    STATIC_CLASS_MARK,
-    STATIC_MARK,
-    UNBACKED_MARK,
-    WEAK_MARK,
-)
 
+# The marks that torch leaves on tensors; ours are the same attributes, so that either library's calls count.
+DYNAMIC_MARK = "_dynamo_dynamic_indices"
+WEAK_MARK = "_dynamo_weak_dynamic_indices"
+STATIC_MARK = "_dynamo_static_indices"
+STATIC_CLASS_MARK = "_dynamo_marked_static"  # of a class of modules: the numbers its instances hold are constants
+UNBACKED_MARK = "_dynamo_unbacked_indices"
+RANGE_MARK = "_dynamo_dynamic_range"
+ADDRESS_MARK = "_dynamo_static_input_type"  # "guarded" or "unguarded": the tensor stays where it is in memory
 Dims: TypeAlias = "int | list[int] | tuple[int, ...]"
 
 

@@ -23,18 +23,11 @@ from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import same_contents, tensor_values, value_of_scalar
 from stator.host.value_kinds import is_a
 from stator.settings.process_config import config
+from stator.shapes.declare import DYNAMIC_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
 from stator.shapes.symbolic_values import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
-# The marks that torch leaves on tensors; ours are the same attributes, so that either library's calls count.
-DYNAMIC_MARK = "_dynamo_dynamic_indices"
-WEAK_MARK = "_dynamo_weak_dynamic_indices"
-STATIC_MARK = "_dynamo_static_indices"
-STATIC_CLASS_MARK = "_dynamo_marked_static"  # of a class of modules: the numbers its instances hold are constants
-UNBACKED_MARK = "_dynamo_unbacked_indices"
-RANGE_MARK = "_dynamo_dynamic_range"
-ADDRESS_MARK = "_dynamo_static_input_type"  # "guarded" or "unguarded": the tensor stays where it is in memory
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
 ARRAYS_LIMIT = 5  # the same for numpy arrays: each operation on them is a break then
 _VARIES = frozenset({Kind.TENSOR, Kind.LEN, Kind.VALUES})

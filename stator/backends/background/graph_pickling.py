@@ -28,8 +28,8 @@ from stator.backends.cuda_graphs import is_member_of_module
 from stator.graph.fx.graph_modules import NAMED_REGION, LateGraphModule, make_captured, make_graph_module
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 from stator.settings.options import Settings
+from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.environment import SavedName, TraceEnvironment
-from stator.shapes.policy import ADDRESS_MARK
 from stator.shapes.symbolic_values import SYMBOLIC
 
 _CONFIGS = ("torch._inductor.config", "torch._functorch.config")

@@ -142,13 +142,4 @@ def check_ending(compiled: Any, error: BaseException | None, traceback: Any) -> 
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def report_eager_call(compiled: object, reason: str) -> None:
-    """Emit the event of a call that runs eagerly on request: a stance, a disabled region, a debugger."""
-    site = getattr(compiled, "_stator_site", None)
-    if site is not None and events.listening():
-        code = site.fn.__code__
-        events.emit(events.EagerFallback(site.name, reason, code.co_filename, code.co_firstlineno))
-
-
 _core.listen_to_redone(check_ending)
-_core.listen_to_eager(report_eager_call)

@@ -50,6 +50,7 @@ class RecordingPipeline:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> RecordingPipeline:
     recorder = RecordingPipeline()
-    for name in ("make_entry", "explained_call", "reset"):
-        monkeypatch.setattr(api.miss, name, getattr(recorder, name), raising=False)
+    monkeypatch.setattr(api.first_call, "make_entry", recorder.make_entry)
+    for name in ("explained_call", "reset"):
+        monkeypatch.setattr(api.tracer(), name, getattr(recorder, name))
     return recorder

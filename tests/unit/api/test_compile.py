@@ -238,7 +238,7 @@ def test_entry_that_binds_is_used_without_a_wrapper(recording, monkeypatch):
         def __get__(self, instance, owner=None):
             return self if instance is None else functools.partial(self, instance)
 
-    monkeypatch.setattr(stator.api.miss, "make_entry", lambda fn, settings: Entry(fn), raising=False)
+    monkeypatch.setattr(stator.api.first_call, "make_entry", lambda fn, settings: Entry(fn))
     compiled = stator.compile(scale)
     assert type(compiled) is Entry
     assert compiled(2) == 4

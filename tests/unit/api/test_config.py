@@ -34,7 +34,9 @@ def test_values_and_defaults() -> None:
         "recompile_limit": 8, "accumulated_recompile_limit": 256, "fail_on_recompile_limit_hit": False,
         "error_on_recompile": False, "verify_correctness": False,
         "capture_iteration_limit": 100_000, "capture_progress_seconds": 5, "show_progress": True,
-        "capture_backward": False, "disable": False, "suppress_errors": False, "specialize_int": False}
+        "capture_backward": False, "disable": False, "suppress_errors": False, "specialize_int": False,
+        "artifact_dir": "", "artifact_mode": "", "artifact_store_bytes": 4 << 30, "artifact_trusted_dirs": "",
+        "artifact_key_file": ""}
     stator.config.cache_size_limit = 3
     assert stator.config.recompile_limit == stator.config.cache_size_limit == 3
     del stator.config.recompile_limit
@@ -44,7 +46,7 @@ def test_values_and_defaults() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [
     ("recompile_limt", "did you mean 'recompile_limit'"), ("specialize_float", "dynamic=False"),
-    ("verbose", "STATOR_LOGS"), ("nonsense", "accepted: accumulated_recompile_limit")])
+    ("verbose", "STATOR_LOGS"), ("nonsense", "accepted, among them: accumulated_recompile_limit")])
 def test_unknown_names_say_what_there_is(name: str, words: str) -> None:
     for attempt in (lambda: setattr(stator.config, name, True), lambda: getattr(stator.config, name),
                     lambda: stator.config.patch(**{name: True})):
@@ -55,7 +57,7 @@ def test_unknown_names_say_what_there_is(name: str, words: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [
     ("recompile_limit", "8"), ("recompile_limit", 0), ("recompile_limit", True), ("error_on_recompile", 1),
-    ("verify_correctness", None)])
+    ("verify_correctness", None), ("artifact_dir", None), ("artifact_store_bytes", 0)])
 def test_values_that_are_not_accepted(name: str, value: Any) -> None:
     with pytest.raises(stator.OptionError, match=name):
         setattr(stator.config, name, value)

@@ -11,7 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
 from stator import events
-from stator.backends import compile_graph, inductor
+from stator.backends import inductor
+from stator.backends.compilation import compile_graph
 from stator.errors import BackendError
 from stator.settings.options import build_settings
 
