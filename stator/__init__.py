@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stator.installation import install, is_installed, uninstall
-    from stator.shapes.declare import (
+    from stator.shapes.tensor_marks import (
         mark_dynamic,
         mark_static,
         mark_static_address,
@@ -48,7 +48,7 @@ __all__ = ["BackendError", "CompiledModule", "Dim", "InternalError", "OptionErro
 # The modules that define them; stator.api has the rest.
 _MODULES = {"stator.installation": ("install", "is_installed", "uninstall"),
             "stator.shapes.named_dimensions": ("Dim",),
-            "stator.shapes.declare": ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+            "stator.shapes.tensor_marks": ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
                                       "maybe_mark_dynamic"),
             "stator.errors": ("BackendError", "InternalError", "OptionError", "RecompileLimit", "StatorError",
                               "Unsupported")}

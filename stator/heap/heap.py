@@ -177,7 +177,7 @@ class Heap(Exposure):
         return self.recorder.add_number(value, source, *self.shapes.number_choice(value, source))
 
     def _is_held_static(self, source: Source) -> bool:
-        """Whether a number lies in an instance of a class that is marked so (see shapes/declare)."""
+        """Whether a number lies in an instance of a class that is marked so (see shapes/tensor_marks)."""
         above = (source.base, getattr(source.base, "base", None))
         return any(tracker.source in above and type(tracker.original).__dict__.get(STATIC_CLASS_MARK)
                    for tracker in self.trackers if is_a(tracker.original, torch.nn.Module))
