@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stator.installation import install, is_installed, uninstall
+    from stator.shapes.named_dimensions import Dim
     from stator.shapes.tensor_marks import (
         mark_dynamic,
         mark_static,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         mark_unbacked,
         maybe_mark_dynamic,
     )
-    from stator.shapes.named_dimensions import Dim
 
 __version__ = "0.1.0"
 

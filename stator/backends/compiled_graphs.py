@@ -37,9 +37,9 @@ from stator.graph.analysis.mutation import is_repeatable, is_torchs
 from stator.graph.fx.graph_modules import AT
 from stator.guards.global_state import global_state
 from stator.settings.options import Settings
-from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.environment import TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC
+from stator.shapes.tensor_marks import ADDRESS_MARK
 from stator.source import unpinned
 
 MOST_GRAPHS, MOST_ALIKE = 64, 3  # kept for later captures: contents, the last used ones, and older graphs of each

@@ -15,8 +15,8 @@ from torch._guards import CompileId
 
 from stator.backends.aot_rules import eager_streams
 from stator.settings.options import Settings
-from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.environment import NamedSource
+from stator.shapes.tensor_marks import ADDRESS_MARK
 from stator.source import Key, Source
 
 

@@ -24,7 +24,7 @@ from stator.heap.raw_access import instance_dict
 from stator.host.garbage_collection import living
 from stator.host.value_kinds import is_a
 from stator.settings.options import Settings
-from stator.shapes.declare import DYNAMIC_MARK, UNBACKED_MARK, WEAK_MARK
+from stator.shapes.tensor_marks import DYNAMIC_MARK, UNBACKED_MARK, WEAK_MARK
 
 _SIZES_MARKS = (DYNAMIC_MARK, WEAK_MARK, UNBACKED_MARK)
 _TRIED = 8  # entries of others that a miss looks at, the newest first

@@ -90,10 +90,8 @@ LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = {
 
 SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"}
 
-_JUMPS = frozenset(dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES
-BACKWARD_JUMPS: frozenset[str] = frozenset(name for name in _JUMPS if "BACKWARD" in name)
-FORWARD_JUMPS: frozenset[str] = _JUMPS - BACKWARD_JUMPS
-JUMPS: frozenset[str] = _JUMPS
+JUMPS: frozenset[str] = frozenset(dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES
+BACKWARD_JUMPS: frozenset[str] = frozenset(name for name in JUMPS if "BACKWARD" in name)
 UNCONDITIONAL_JUMPS: frozenset[str] = JUMPS & {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 # Control never reaches the next instruction: it leaves the frame or goes to a handler.
 FRAME_EXITS: frozenset[str] = ALL_OPNAMES & {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE",
@@ -114,7 +112,7 @@ def _operand(name: str, code: int) -> Operand:
                "IS_OP": Operand.TRUTH_FLAG, "CONTAINS_OP": Operand.TRUTH_FLAG}
     if name in special:
         return special[name]
-    if name in _JUMPS:
+    if name in JUMPS:
         return Operand.JUMP_BACKWARD if name in BACKWARD_JUMPS else Operand.JUMP_FORWARD
     for kind, codes in ((Operand.CONST, dis.hasconst), (Operand.NAME, dis.hasname),
                         (Operand.SLOT, (*dis.haslocal, *dis.hasfree))):

@@ -67,7 +67,7 @@ from stator.heap.shared_state import Faces
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.suspended_patches import names_of_module
 from stator.host.value_kinds import is_a, module_of
-from stator.shapes.declare import STATIC_CLASS_MARK
+from stator.shapes.tensor_marks import STATIC_CLASS_MARK
 from stator.source import (
     Attr,
     CallOf,

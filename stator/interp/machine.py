@@ -122,6 +122,8 @@ class Lines:
 class Machine(Mechanisms):
     """The loop of one trace: the frame stack, the exception being handled, the heap and the recorder."""
 
+    guard_names_in: Callable[..., None]  # of the VM
+
     def __init__(self, heap: Heap, recorder: Recorder) -> None:
         super().__init__()
         self.heap = heap
@@ -143,7 +145,6 @@ class Machine(Mechanisms):
         recorder.services.place = self.place_node
         recorder.services.expose = heap.expose_deep
         heap.services.locate = recorder.services.locate = self.location
-        heap.services.run_native = self.native
 
     @property
     def running(self) -> Frame:
@@ -310,12 +311,6 @@ class Machine(Mechanisms):
         for place in places:
             traceback = frames.with_place(traceback, place)
         return traceback
-
-    def native(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-        raise NotImplementedError
-
-    def guard_names_in(self, error: BaseException) -> None:
-        raise NotImplementedError
 
     # ------------------------------------------------------------------ frames
 

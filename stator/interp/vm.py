@@ -71,7 +71,7 @@ class VM(Machine):
         super().__init__(heap, recorder)
         self.module_calls = ModuleCalls()
         self.generators = Generators(self)
-        heap.services.handed_to_c = self.handed_to_c
+        heap.services.run_native, heap.services.handed_to_c = self.native, self.handed_to_c
         heap.services.asked_by_c = self.guard_special_methods
         recorder.region.function_modes = self.modes.active
         recorder.services.ask, recorder.services.concerned = self.asked, self.concerned

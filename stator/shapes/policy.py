@@ -23,9 +23,9 @@ from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import same_contents, tensor_values, value_of_scalar
 from stator.host.value_kinds import is_a
 from stator.settings.process_config import config
-from stator.shapes.declare import DYNAMIC_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
 from stator.shapes.symbolic_values import COLLECTIONS, STANDINS
+from stator.shapes.tensor_marks import DYNAMIC_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead

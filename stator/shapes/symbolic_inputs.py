@@ -22,9 +22,9 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from stator.errors import DeclarationError
-from stator.shapes.declare import RANGE_MARK
 from stator.shapes.environment import NamedSource
 from stator.shapes.named_dimensions import Dim
+from stator.shapes.tensor_marks import RANGE_MARK
 from stator.source import Source
 
 _HOW = {"open": DimDynamic.DUCK, "declared": DimDynamic.DYNAMIC, "unbacked": DimDynamic.UNBACKED}

@@ -28,9 +28,9 @@ from stator.backends.cuda_graphs import is_member_of_module
 from stator.graph.fx.graph_modules import NAMED_REGION, LateGraphModule, make_captured, make_graph_module
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 from stator.settings.options import Settings
-from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.environment import SavedName, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC
+from stator.shapes.tensor_marks import ADDRESS_MARK
 
 _CONFIGS = ("torch._inductor.config", "torch._functorch.config")
 _SYMBOLS = ("backed_var_to_val", "var_to_val", "var_to_range", "var_to_sources", "source_to_var", "source_to_symbol",

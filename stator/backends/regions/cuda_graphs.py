@@ -15,8 +15,8 @@ from stator.backends.inner_calls import Boxed
 from stator.backends.regions.direct_calls import Record, unrecorded
 from stator.backends.regions.flow import Flow, Whole
 from stator.graph.analysis.mutation import tensors_in
-from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.symbolic_values import SYMBOLIC
+from stator.shapes.tensor_marks import ADDRESS_MARK
 
 
 def recorder_of(flow: Flow) -> Record:

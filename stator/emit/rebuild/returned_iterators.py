@@ -85,8 +85,10 @@ def _walker(build: Rebuilder, value: object, text: str) -> str:
             and list(map(id, tracker.initial)) != list(map(id, dict.keys(container))):
         # It would have to be made between the write-backs: before them the dict is another one, and so is its length.
         raise Break("SB007", "an iterator over a dict from outside that gained or lost keys")
-    made = text.format(build.value(container))
-    steps = len(container) - operator.length_hint(value)
+    return _advanced(build, value, text.format(build.value(container)), len(container) - operator.length_hint(value))
+
+
+def _advanced(build: Rebuilder, value: object, made: str, steps: int) -> str:
     if steps:
         made = f"{build.writer.constant(advanced)}({made}, {steps})"
     return build.variable(value, "iterator", made)
@@ -107,10 +109,7 @@ def _over_set(build: Rebuilder, value: object, container: object, steps: int) ->
     tracker = build.heap.tables.sets.get(id(container))
     if tracker is not None and tracker.table.is_changed(container):
         raise Break("SB007", "an iterator over a set from outside that gained or lost members")
-    made = f"{build.writer.constant(iter)}({build.value(container)})"
-    if steps:
-        made = f"{build.writer.constant(advanced)}({made}, {steps})"
-    return build.variable(value, "iterator", made)
+    return _advanced(build, value, f"{build.writer.constant(iter)}({build.value(container)})", steps)
 
 
 def _pairwise(build: Rebuilder, value: object) -> str:

@@ -34,9 +34,9 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.tensors.tensor_copies import Flag
-from stator.shapes.declare import ADDRESS_MARK
 from stator.shapes.symbolic_inputs import float_tensor
 from stator.shapes.symbolic_values import UserPrinter
+from stator.shapes.tensor_marks import ADDRESS_MARK
 from stator.source import CallOf, DictOf, Drawn, Key, Pinned, Source
 
 
