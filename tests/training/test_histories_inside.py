@@ -166,6 +166,21 @@ def test_captured(make: Make, backend: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["function", "recurrent layer"])
+def test_gradients_of_gradients_are_left_to_the_engine(kind: str, backend: str) -> None:
+    def make() -> World:
+        (a, b), layer = pair(), nn.GRU(4, 4)
+
+        def forward(x: Any) -> Any:
+            out = Several.apply(x @ a, b)[0] if kind == "function" else layer(x @ a)[0] * b
+            slope, = torch.autograd.grad(out.pow(2).sum(), a, create_graph=True)
+            return out.sum() + slope.pow(2).sum()
+        return stepped(forward, a, b)
+    causes = compare(make, 3, backend, 0.0 if backend == "eager" else 1e-4).causes
+    assert any("twice through" in cause for cause in causes)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_an_input_used_in_an_inference_mode_is_no_inference_tensor(backend: str) -> None:
     def step(x: Any) -> Any:
         with torch.inference_mode():

@@ -224,8 +224,8 @@ class Remembered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: object) -> tuple[torch.Tensor | None, ...]:
-        if ctx.gradients is None:
-            raise NotImplementedError("through a branch, or an autograd.Function that autograd itself must handle")
+        if ctx.gradients is None or torch.is_grad_enabled():  # which gradients of gradients there are is not known
+            raise NotImplementedError("through a branch, or twice through an autograd.Function or a checkpoint")
         _ = ctx.saved_tensors
         return None, *ctx.gradients(*grads)
 

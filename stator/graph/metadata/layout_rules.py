@@ -475,5 +475,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: object) -> tuple[torch.Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise NotImplementedError("twice through a recurrent layer")
         sequence, = ctx.saved_tensors
         return None, None, *[sequence.new_empty(shape) if wanted else None for shape, wanted in ctx.given]
