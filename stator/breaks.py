@@ -193,7 +193,7 @@ register("SB015", "input or output", cause="the program reads or writes files, s
          remedy="do it outside the compiled function, or exclude the function with stator.disable",
          inherent=True)
 register("SB016", "autograd call inside", cause="the program runs autograd inside the captured code",
-         example="loss.backward()",
+         example="loss.backward(create_graph=True)",
          remedy="compile the forward computation alone; call backward outside, or use torch.func.grad")
 register("SB017", "tensor type that cannot be faked",
          cause="a tensor of this kind has no fake counterpart to trace with",

@@ -183,8 +183,11 @@ class _WholeContents(Contents):
         with torch._C.DisableTorchFunction():
             if type(fake) is not FakeTensor or fake.item_memo is not None:
                 raise Unkeyed("a subclass of tensors, or a tensor with a known value")
-            size = fake.untyped_storage().nbytes()
-            more = (fake.is_leaf, fake._is_view(), torch._C._dispatch_keys(fake).raw_repr(),
+            try:
+                size, leaf = fake.untyped_storage().nbytes(), fake.is_leaf
+            except RuntimeError as error:  # a sparse tensor, a view that a write has spoilt
+                raise Unkeyed(str(error)) from None
+            more = (leaf, fake._is_view(), torch._C._dispatch_keys(fake).raw_repr(),
                     self.number(size) if type(size) in SYMBOLIC else size)
         return super().layout(fake), more
 

@@ -1,12 +1,10 @@
 """Compile a graph in pieces.   a graph with autograd boundaries  ->  compiled pieces between them
 
 In: a graph that makes Parameters, calls modules with backward hooks, has recurrent layers or differentiable branches
-(see graph/autograd/autograd_boundaries).  Out: a function that runs the compiled pieces and the boundaries in their
-order.  Each piece has a forward and a backward of its own, and autograd joins them at those boundaries, as it does
-with the operators of an eager program.  Each way of a branch is compiled apart: autograd follows the way taken,
-random numbers are drawn once, and parameters of the other way get no gradient.  No piece leaves torch's settings
-(grad mode, autocast) changed, which a compiler would not do: where a boundary lies in a region of autocast the region
-begins and ends between pieces too, and those in it are compiled under it.
+(see graph/analysis/autograd_boundaries).  Out: a function that runs the compiled pieces and the boundaries in their
+order.  Autograd joins the backward graphs of pieces at the boundaries, and differentiates across them.  Each way of a
+branch is compiled apart.  No piece leaves torch's settings (grad mode, autocast) changed: a region of autocast with a
+boundary begins and ends between pieces.
 """
 
 from __future__ import annotations
@@ -21,9 +19,10 @@ import torch
 from torch import fx
 from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 
-from stator.graph.analysis.autograd_boundaries import ancestors, is_boundary
+from stator.graph.analysis.autograd_boundaries import ancestors, is_boundary, output_nodes, wants_grad
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
@@ -61,6 +60,7 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
                    ) -> Callable[..., Any]:
     """`compile_piece` is called with each piece, its example inputs and the grad mode where it begins."""
     examples = dict(zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True))
+    take_gradients_between(gm.graph)
     steps = cut(gm.graph, grad_enabled)
     written = set().union(*map(written_storages, gm.graph.nodes))
     for step in steps:
@@ -114,6 +114,35 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
     return steps
 
 
+def take_gradients_between(graph: fx.Graph) -> None:
+    """Differentiate across boundaries by torch's engine: such a gradient is one itself, as is a leaf made here."""
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    across: dict[fx.Node, None] = {}
+    known = -1
+    while known != len(across):
+        known, last = len(across), -1
+        for node in graph.nodes:
+            if node.target is torch.autograd.grad and any(
+                    order[each] <= last for each in ancestors([node]) if each.op not in ("placeholder", "get_attr")):
+                if node.kwargs.get("create_graph"):
+                    raise InOnePiece("an autograd boundary before a gradient that can be differentiated")
+                across[node] = None
+                made = [each for leaf in ancestors([node]) if is_new_leaf(leaf)
+                        for each in (leaf, *leaf.users) if each is leaf or each.target == "requires_grad_"]
+                for each in (node, *made):
+                    each.meta["is_boundary"] = True
+            last = order[node] if is_boundary(node) else last
+    kept = any(node.op != "placeholder" and wants_grad(node) for node in output_nodes(graph))
+    for node in list(across)[:None if kept else -1]:  # one pass would consume the compiled backward of another
+        node.kwargs = {**node.kwargs, "retain_graph": True}
+
+
+def is_new_leaf(node: fx.Node) -> bool:
+    value = node.meta.get("example_value")
+    with torch._C.DisableTorchFunction():
+        return node.op != "placeholder" and type(value) is FakeTensor and value.requires_grad and value.is_leaf
+
+
 def keep_parts_together(graph: fx.Graph) -> None:
     """Move parts of a result to it: tensors are handed on, not tuples."""
     for node in list(graph.nodes):
@@ -160,25 +189,21 @@ def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
 @contextlib.contextmanager
 def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
     """Torch with these values of settings."""
-    before = {(setting, key): setting.read(*key) for setting, key in state}
-    try:
+    with kept(state):
         for (setting, key), value in state.items():
             setting.setter(*key, *value)
         yield
-    finally:
-        for (setting, key), value in before.items():
-            setting.setter(*key, *value)
+
+
+def settings_kept(nodes: Iterable[fx.Node]) -> contextlib.AbstractContextManager[None]:
+    """Restore the settings that these nodes of a graph change: a compiler that fails has run some of them."""
+    return kept([(setting, node.args[:setting.keys]) for node in nodes
+                 if (setting := SETTING_OF_SETTER.get(id(node.target))) is not None])
 
 
 @contextlib.contextmanager
-def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
-    """Restore the settings that these nodes of a graph change: a compiler that fails has run some of them."""
-    before = {}
-    for node in nodes:
-        setting = SETTING_OF_SETTER.get(id(node.target))
-        if setting is not None:
-            key = node.args[:setting.keys]
-            before[setting, key] = setting.read(*key)
+def kept(places: Iterable[Any]) -> Iterator[None]:
+    before = {(setting, key): setting.read(*key) for setting, key in places}
     try:
         yield
     finally:
@@ -189,16 +214,14 @@ def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
 
 def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:
     for node in step.nodes:
-        if node.meta.get("unbacked_bindings"):
-            raise InOnePiece("an autograd boundary beside unbacked symbols")
-        if node.target is torch.autograd.grad and any(place.get(each, number) < number for each in ancestors([node])):
-            raise InOnePiece("an autograd boundary before a gradient of what comes before it")
         for each in node.all_input_nodes:
             if each.op != "get_attr" and place.get(each) != number and each not in step.inputs:
                 step.inputs.append(each)
         if any(user.op == "output" or place[user] != number for user in node.users):
             if type(node.meta.get("example_value")) not in (FakeTensor, torch.SymInt):
                 raise InOnePiece(f"an autograd boundary behind {node.name}, which is no tensor")
+            if free_unbacked_symbols(node.meta["example_value"]):
+                raise InOnePiece("unbacked symbols on both sides of an autograd boundary")
             step.outputs.append(node)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverloadPacket
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx.node import map_arg
 
+from stator.graph.analysis.autograd_boundaries import wants_grad
 from stator.graph.analysis.mutation import operator_name, storage_of, tensors_in, writes, written_storages
 
 Function = Callable[..., Any]
@@ -95,12 +95,6 @@ def chain_of(node: fx.Node) -> Chain:
 
 def has_parts(node: fx.Node) -> bool:
     return isinstance(node.meta.get("example_value"), (tuple, list))
-
-
-def wants_grad(node: fx.Node) -> bool:
-    value = node.meta.get("example_value")
-    with torch._C.DisableTorchFunction():
-        return type(value) is FakeTensor and value.requires_grad
 
 
 def grad_modes(graph: fx.Graph, enabled: bool) -> dict[fx.Node, bool]:

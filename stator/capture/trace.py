@@ -81,7 +81,6 @@ class Trace:
             self.error.__traceback__ = None
 
 
-
 def _nowhere() -> None:
     return None
 

@@ -175,8 +175,6 @@ row.mutates(_heapq, "heappush heappushpop heappop heapreplace heapify _heappop_m
             calls_back=True, compares=True, fresh=None)
 
 
-
-
 def declare_named_fields(owner: type) -> None:
     """A C struct sequence (time.struct_time, sys.version_info): a tuple with names."""
     row.pure(owner, "__new__ __replace__", calls_back=True)

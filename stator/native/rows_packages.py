@@ -183,8 +183,6 @@ row.deny.whole_type(C.StorageBase, code="SB005", why="outside memory")
 row.special.whole_type(C._FunctionBase, why="an autograd.Function in flight")
 
 
-
-
 def _scalar_types(generic: type) -> list[type]:
     """numpy.generic and every C type below it, each once."""
     found: dict[type, None] = {}

@@ -22,7 +22,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "capture_iteration_limit": (100_000, "how many loop iterations one capture follows before the frame runs natively"),
     "capture_progress_seconds": (5, "how many seconds pass between two CaptureProgress events of one capture"),
     "show_progress": (True, "captures and compilations that take long show their progress on a terminal"),
-    "capture_backward": (False, "backward() in captured code is part of the graph; else it is a graph break"),
+    "capture_backward": (True, "backward() in captured code is part of the graph; else it is a graph break"),
     "artifact_dir": ("", "folder of stored entries, else STATOR_CACHE_DIR; none: nothing is stored or loaded"),
     "artifact_mode": ("", "off, read or read-write, else STATOR_CACHE_MODE; read-write where a folder is named"),
     "artifact_store_bytes": (4 << 30, "size of that folder beyond which entries that were not used for longest go"),

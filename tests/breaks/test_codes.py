@@ -139,7 +139,7 @@ def _() -> None:
 @program("SB016")
 def _() -> None:
     weight = torch.ones(3, requires_grad=True)
-    run(lambda x: (x * weight).sum().backward(), X)
+    run(lambda x: (x * weight).sum().backward(), X * weight)
 
 
 @program("SB017")

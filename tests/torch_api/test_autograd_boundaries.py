@@ -285,7 +285,10 @@ def test_a_flag_decided_by_a_number_that_changes(backend):
             loss.backward()
             return loss.detach(), layer.weight.requires_grad
         return World(program, lambda number: (number, torch.ones(3, 4)), lambda: gradients(layer))
-    assert set(compare(make, calls=4, backend=backend, tolerance=1e-6).breaks) == {"SB016"}
+    for captured in (True, False):
+        with stator.config.patch(capture_backward=captured):
+            found = compare(make, calls=4, backend=backend, tolerance=1e-6).breaks
+        assert set(found) == (set() if captured else {"SB016"})
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -211,7 +211,8 @@ def nothing_to_keep() -> World:
 
 
 def test_kept_gradients_are_captured() -> None:
-    assert compare(kept_gradients, 3).causes == ["a backward pass inside captured code"]
+    assert compare(kept_gradients, 3).causes == [
+        "a backward pass inside captured code, after retain_grad() or a hook was registered"]
 
 
 # ---------------------------------------------------------------------- settings that compilers do not follow
@@ -273,4 +274,4 @@ def test_repeatable_checkpoints_are_captured() -> None:
     def make() -> World:
         model = layers(nn.ReLU(inplace=True), nn.Dropout(0.5))
         return trained(model, lambda x: checkpoint(model, x, use_reentrant=False).sum())
-    assert compare(make, 3).causes == ["a backward pass inside captured code"]
+    assert compare(make, 3).causes == []

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import stator
 from stator import events
 from tests.torch_api.side_by_side import Register, World, compare
 
@@ -237,5 +236,4 @@ def print_graphs() -> None:
 
 
 if __name__ == "__main__":
-    with stator.config.patch(capture_backward=True):
-        print_graphs()
+    print_graphs()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ _FORGETFUL = frozenset("""
     index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
 """.split())
 CONSUMED = "consumed"  # in the meta of a node: the error of a second backward pass
+WRITTEN, FREED = "modified by an inplace operation", "backward through the graph a second time"  # errors of autograd
 AccumulateGrad = torch._C._functions.AccumulateGrad
 _MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
@@ -172,28 +173,27 @@ def with_history(fake: FakeTensor) -> bool:
 def saves_written_tensors(graph: fx.Graph) -> bool:
     """Whether a backward pass from a result would find a saved tensor with another version than it had."""
     fakes = [leaf for node in output_nodes(graph) for leaf in pytree.tree_leaves(node.meta.get("example_value"))]
+    try:
+        return bool(error_of_saved([fake for fake in fakes if type(fake) is FakeTensor], WRITTEN))
+    except RuntimeError:  # one of several views whose base was written to
+        return True
+
+
+def error_of_saved(fakes: list[FakeTensor], text: str) -> str:
+    """The error with this text that a backward pass from tensors meets where it unpacks what autograd has saved."""
     with torch._C.DisableTorchFunction():
-        try:
-            functions = functions_behind([fake for fake in fakes if type(fake) is FakeTensor])
-        except RuntimeError:  # one of several views whose base was written to
-            return True
-        for function in functions:
+        for function in functions_behind(fakes):
             cls: Any = type(function)
             for name in _saved_names(cls):
                 try:
                     getattr(function, name)
                 except RuntimeError as error:
-                    if "modified by an inplace operation" in str(error):
-                        return True
-    return False
+                    if text in str(error):
+                        return str(error)
+    return ""
 
 
-def leaves_of(fakes: list[Any]) -> list[Any]:
-    """The leaves behind tensors."""
-    return [each.variable for each in functions_behind(fakes) if type(each) is AccumulateGrad]
-
-
-def functions_behind(fakes: list[Any]) -> dict[Any, None]:
+def functions_behind(fakes: Sequence[torch.Tensor]) -> dict[Any, None]:
     """The record of autograd behind tensors, in the order of the walk."""
     waiting: list[Any] = [fake.grad_fn for fake in fakes if fake.requires_grad]
     seen: dict[Any, None] = {}
@@ -212,18 +212,22 @@ def _saved_names(cls: type) -> list[str]:
 
 
 class Remembered(torch.autograd.Function):
-    """Gives a known fake result the autograd history that F.apply would give it."""
+    """Gives a known fake result the history that F.apply would give it; `gradients` computes those of `inputs`."""
 
     @staticmethod
     def forward(ctx: Any, plan: Any, *inputs: Any) -> Any:  # type: ignore[override]
-        output, dirty, constant = plan
+        output, dirty, constant, ctx.gradients, saved = (*plan, None, ())[:5]
         ctx.mark_dirty(*dirty)
         ctx.mark_non_differentiable(*constant)
+        ctx.save_for_backward(*saved)
         return output
 
     @staticmethod
-    def backward(ctx: object, *grads: object) -> Any:
-        raise NotImplementedError("through an autograd.Function, or a checkpoint with a policy")
+    def backward(ctx: Any, *grads: object) -> tuple[torch.Tensor | None, ...]:
+        if ctx.gradients is None or torch.is_grad_enabled():  # which gradients of gradients there are is not known
+            raise NotImplementedError("through a branch, or twice through an autograd.Function or a checkpoint")
+        _ = ctx.saved_tensors
+        return None, *ctx.gradients(*grads)
 
 
 class ConsumedHistory(torch.autograd.Function):
@@ -235,5 +239,5 @@ class ConsumedHistory(torch.autograd.Function):
         return value.detach()
 
     @staticmethod
-    def backward(ctx: Any, *grads: object) -> Any:
+    def backward(ctx: Any, *grads: object) -> None:
         raise RuntimeError(ctx.text)

@@ -467,9 +467,15 @@ class _Layer(torch.autograd.Function):
     """New tensors that want gradients if one of the arguments does."""
 
     @staticmethod
-    def forward(ctx: object, size: Sequence[int], ends: Any, sequence: Any, *others: object) -> tuple[Any, ...]:
+    def forward(ctx: Any, size: Sequence[int], ends: Sequence[Any], sequence: torch.Tensor, *others: torch.Tensor
+                ) -> tuple[torch.Tensor, ...]:
+        ctx.save_for_backward(sequence)
+        ctx.given = [(each.shape, each.requires_grad) for each in (sequence, *others)]
         return (sequence.new_empty(size), *[sequence.new_empty(end) for end in ends])
 
     @staticmethod
-    def backward(ctx: object, *grads: object) -> Any:
-        raise AssertionError("a tensor that stands for another has no gradients")
+    def backward(ctx: Any, *grads: object) -> tuple[torch.Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise NotImplementedError("twice through a recurrent layer")
+        sequence, = ctx.saved_tensors
+        return None, None, *[sequence.new_empty(shape) if wanted else None for shape, wanted in ctx.given]

@@ -94,9 +94,9 @@ class InputRecorder:
                 raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of another layout")
             try:
                 # The input was made outside, whatever mode the program is in now.
-                fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)
-                if fake is None:
-                    with torch.inference_mode(tensor.is_inference()):
+                with torch.inference_mode(tensor.is_inference()):
+                    fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)
+                    if fake is None:
                         fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) if dims or strides \
                             else self.fake_mode.from_tensor(tensor, static_shapes=True)
             except (NotImplementedError, AssertionError, fake_tensor.UnsupportedOperatorException,

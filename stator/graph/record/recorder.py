@@ -389,7 +389,7 @@ class Recorder(InputRecorder):
             self.log.in_place = True
             memory = list(map(self.propagation.memory_behind, written))
             self.log.memory.update(memory)
-            if not self.log.read_again.isdisjoint(memory):
+            if any(not reads.isdisjoint(memory) for reads, _ in self.log.read_again):
                 raise Break("SB016", "a write to memory that a checkpoint reads again", turn_off=Strategy.CHECKPOINTS)
             if self.backend.overlaps is not None:
                 self.backend.overlaps.check(target, args, kwargs, list(written))

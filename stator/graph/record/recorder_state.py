@@ -89,7 +89,8 @@ class WriteLog:
     in_place: bool = False  # whether a node writes to an argument
     uncounted: bool = False  # whether a node writes to a tensor whose version does not show it
     memory: collections.Counter[int] = field(default_factory=collections.Counter)  # writes by storage: memory_behind
-    read_again: set[int] = field(default_factory=set)  # memory that checkpoints read in the backward pass
+    read_again: list[tuple[set[int], set[fx.Node]]] = field(default_factory=list)  # memory that a checkpoint reads in
+    # the backward pass, and its nodes
     repeatable: bool = True  # whether all that was recorded may run twice
     plays: list[Any] = field(default_factory=list)  # of stretches that were recorded again (see graph/fx/node_copying)
     fixed: dict[int, tuple[torch.UntypedStorage, object]] = field(default_factory=dict)  # that numpy has seen; sizes

@@ -246,9 +246,18 @@ def make_tensor(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwa
         vm.heap.expose_deep(data)
         if holds_numbers(data):
             return _stacked(vm, data, kwargs)
+        if function is torch.tensor and not kwargs and _are_scalars(data):
+            return vm.torch_call(torch.stack, (list(data),), None)
     if type(data) in SYMBOLIC and len(args) <= 1:
         return _filled(vm, data, kwargs)
     return vm.torch_call(function, args, kwargs)
+
+
+def _are_scalars(data: Any) -> bool:
+    """Whether a list holds tensors without dimensions and nothing else, of which it takes the values."""
+    with torch._C.DisableTorchFunction():
+        return bool(data) and all(type(each) is FakeTensor and each.dim() == 0 and each.dtype is data[0].dtype
+                                  and each.device.type == "cpu" and not each.requires_grad for each in data)
 
 
 def _filled(vm: VM, number: object, kwargs: dict[str, Any]) -> Any:

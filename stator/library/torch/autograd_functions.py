@@ -39,7 +39,8 @@ from stator.interp.mutation_check import Witness
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
-from stator.library.torch.higher_order_operators import empty_like, modules_of, watched
+from stator.library.torch.autograd_hooks import has_changes
+from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
 
 # ---------------------------------------------------------------------- two graphs as one node
@@ -90,8 +91,11 @@ def apply_graphs(name: str, outputs: int, constant: object, kept: object, places
     return function.apply(outputs, constant, kept, places, forward, backward, given, more, *tensors)[:outputs]
 
 
-def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any:
-    """The results of F.apply, recorded as one node; `as_outputs` gives fakes the history of the node's results."""
+def traced(vm: VM, application: Application) -> Any:
+    """The results of F.apply: one node over the graphs of forward and backward."""
+    def members(member: str, args: tuple[Any, ...]) -> Any:
+        return vm.sync(lambda: call_member(vm, application.cls, member, args, None))
+
     name = application.cls.__name__
     vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     inputs, ctx = application.inputs, application.ctx
@@ -119,7 +123,16 @@ def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any
     (forward,), given = modules_of(ahead, roles=("fwd_body",))
     (backward,), more = modules_of(behind, roles=("bwd_body",))
     flowing = tuple(value for value in inputs if type(value) is FakeTensor)
-    results = as_outputs(tuple(tensors), tuple(tensors[i] for i in constant))
+
+    def gradients(*grads: FakeTensor) -> list[FakeTensor | None]:
+        back = [grad for number, grad in enumerate(grads) if number not in constant]
+        answers = backward(*map(empty_like, saved), *back, *more)
+        return [None if place is None else answers[place] for place in places]
+
+    held = [each for each in (*saved, *more) if type(each) is FakeTensor]
+    plan = (tuple(tensors), (), tuple(tensors[i] for i in constant), gradients, held[:1])
+    with torch._C.DisableTorchFunction():
+        results = Remembered.apply(plan, *flowing)
     kept = tuple(next(i for i, each in enumerate(made) if each is tensor) for tensor in saved)
     args = (name, len(tensors), tuple(constant), kept, places, forward, backward, given, more, flowing)
     vm.recorder.record("call_function", apply_graphs, args, {}, results)
@@ -318,18 +331,6 @@ def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
     return application
 
 
-def traced(vm: VM, application: Application) -> Any:
-    """One node over the graphs of forward and backward."""
-    def members(name: str, args: tuple[Any, ...]) -> Any:
-        return vm.sync(lambda: call_member(vm, application.cls, name, args, None))
-
-    def as_outputs(tensors: tuple[Any, ...], constant: tuple[Any, ...]) -> Any:
-        with torch._C.DisableTorchFunction():
-            return Remembered.apply((tensors, (), constant), *application.inputs)
-
-    return traced_apply(vm, application, members, as_outputs)
-
-
 def without_history(vm: VM, application: Application, output: object) -> Any:
     """Results of apply: an unchanged input comes back as another tensor."""
     if type(output) is tuple:
@@ -373,7 +374,19 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     recorder = vm.recorder
     storages, repeatable = withdraw(recorder, application)
     vm.torch_state.change(GRAD_MODE, (application.grad,), {})
-    plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
+    def gradients(*grads: FakeTensor) -> list[torch.Tensor | None]:
+        """Those of `backward`, run on fakes; the node runs it itself."""
+        if has_changes(vm) or not all(type(grad) is FakeTensor for grad in grads):
+            raise Break("SB016", f"{name}.backward beside changes that are still to be written back")
+        instance_dict(application.ctx)["saved_tensors"] = tuple(saved)  # type: ignore[index]
+        function = functools.partial(vm.sync(lambda: vm.load_attr(application.cls, "backward")), application.ctx)
+        with without_grad(vm.torch_state):
+            _, answer = interpreted(vm, f"{name}.backward", function, list(map(empty_like, grads)), ())
+        answers = [*answer] if type(answer) is tuple else [answer]
+        return [None if each is None else empty_like(each) for each in answers[:len(application.inputs)]]
+
+    saved = instance_dict(application.ctx).get("to_save") or ()  # type: ignore[union-attr]
+    plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"), gradients, saved[:1])
     with torch._C.DisableTorchFunction():
         result = Remembered.apply(plan, *application.inputs)
     target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)

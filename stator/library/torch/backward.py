@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.analysis.autograd_boundaries import CONSUMED, leaves_of
+from stator.graph.analysis.autograd_boundaries import CONSUMED, FREED, behind, error_of_saved
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.host.suspended_patches import NOW
@@ -31,24 +32,26 @@ from stator.library.torch.gradients import (
     require_plain_engine,
     tensors_of,
 )
+from stator.library.torch.layers_and_optimisers import RECURRENT
 from stator.settings.process_config import config
 
 
 @rule(torch.Tensor.backward)
-def _tensor_backward(vm: VM, self: Any, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False,
-                     inputs: Any = None) -> None:
+def _tensor_backward(vm: VM, self: object, gradient: object = None, retain_graph: object = None,
+                     create_graph: object = False, inputs: object = None) -> None:
     backward(vm, self, gradient, retain_graph, create_graph, inputs)
 
 
 @rule(torch.autograd.backward)
-def _backward(vm: VM, tensors: Any, grad_tensors: Any = None, retain_graph: Any = None, create_graph: Any = False,
-              grad_variables: Any = None, inputs: Any = None) -> None:
+def _backward(vm: VM, tensors: object, grad_tensors: object = None, retain_graph: object = None,
+              create_graph: object = False, grad_variables: object = None, inputs: object = None) -> None:
     if grad_variables is not None:
         raise Break("SB016", f"{BACKWARD}, with grad_variables")
     backward(vm, tensors, grad_tensors, retain_graph, create_graph, inputs)
 
 
-def backward(vm: VM, tensors: Any, seeds: Any, retain_graph: Any, create_graph: Any, inputs: Any) -> None:
+def backward(vm: VM, tensors: object, given: object, retain_graph: object, create_graph: object, inputs: object
+             ) -> None:
     """Record the gradients of the leaves, and accumulate them."""
     if not config.capture_backward:
         raise Break("SB016", BACKWARD)
@@ -60,13 +63,18 @@ def backward(vm: VM, tensors: Any, seeds: Any, retain_graph: Any, create_graph: 
     if vm.recorder.wrappers.behind:
         raise Break("SB016", f"{BACKWARD}, beside wrapper subclasses")
     outputs = tensors_of(vm, BACKWARD, tensors)
-    seeds = None if seeds is None else tensors_of(vm, BACKWARD, seeds, True)
+    seeds = None if given is None else tensors_of(vm, BACKWARD, given, True)
     leaves = leaves_behind(vm, BACKWARD, outputs)
     if inputs is not None:
         wanted = {id(each): each for each in tensors_of(vm, BACKWARD, inputs)}
         if not wanted or not wanted.keys() <= set(map(id, leaves)):
             raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
         leaves = list(wanted.values())
+    recorder = vm.recorder
+    reached = {node for output in outputs for node in behind(recorder.node_of(output))}
+    if not recorder.backend.in_order and any(
+            "recompute" in node.meta or node.target is tag_activation_checkpoint for node in reached):
+        raise Break("SB016", f"{BACKWARD}, through a checkpoint, whose memory only a graph of its own saves")
     grads = [current_grad(vm, leaf) for leaf in leaves]
     require_own_memory(vm, [grad for grad in grads if grad is not None])
     options = {"retain_graph": retain_graph, "create_graph": False, "allow_unused": True, "materialize_grads": False}
@@ -75,11 +83,15 @@ def backward(vm: VM, tensors: Any, seeds: Any, retain_graph: Any, create_graph: 
         if any(each is not None and (each.layout is not torch.strided or each.dtype is not leaf.dtype)
                for each, leaf in zip(found, leaves, strict=True)):
             raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
-    is_shared = [handed_on(vm, found)(each) for each in found]
+    # Only the kernel of a recurrent layer knows how it lays gradients out.
+    unknown = any(node.target in RECURRENT for node in reached)
+    is_shared = [each is not None and unknown or handed_on(vm, found)(each) for each in found]
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
     record_gradients(vm, outputs, leaves, seeds, options, found)
+    if not retain_graph:  # nobody reads for a checkpoint that a pass has consumed
+        recorder.log.read_again = [each for each in recorder.log.read_again if not each[1] <= reached]
     for leaf, grad, new, shared in zip(leaves, grads, found, is_shared, strict=True):
         if new is None:
             continue
@@ -148,22 +160,8 @@ def detach_consumed(vm: VM, outputs: list[Any]) -> None:
     if not vm.autograd.consumes or vm.recorder.backend.in_order:
         return
     for place, output in enumerate(outputs):
-        text = error_of_second_pass(vm, output) if type(output) is FakeTensor else ""
+        text = error_of_saved([output], FREED) if type(output) is FakeTensor else ""
         if text:
             detached = vm.recorder.call(torch.Tensor.detach, (output,), {})
             vm.recorder.node_of(detached).meta[CONSUMED] = text
             outputs[place] = detached
-
-
-def error_of_second_pass(vm: VM, output: FakeTensor) -> str:
-    with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
-            torch.autograd.set_multithreading_enabled(False):
-        if not output.requires_grad or output.is_leaf:
-            return ""
-        try:
-            torch.autograd.grad(output, leaves_of([output]), torch.ones_like(output), True, allow_unused=True)
-        except RuntimeError as error:
-            return str(error) if "backward through the graph a second time" in str(error) else ""
-        except Exception:
-            return ""
-    return ""

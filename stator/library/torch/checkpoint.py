@@ -55,9 +55,9 @@ class Region:
         """Note the memory that the backward pass reads again; AOTAutograd keeps writes to it in order."""
         if not vm.recorder.backend.may_be_cut:
             nodes = self.nodes(vm)
-            vm.recorder.log.read_again.update(
-                vm.recorder.propagation.memory_behind(tensor) for node in nodes for each in node.all_input_nodes
-                if each not in nodes for tensor in tensors_in(each.meta.get("example_value")))
+            reads = {vm.recorder.propagation.memory_behind(tensor) for node in nodes for each in node.all_input_nodes
+                     if each not in nodes for tensor in tensors_in(each.meta.get("example_value"))}
+            vm.recorder.log.read_again.append((reads, {node for node in nodes if wants_grad(node)}))
 
     def require_repeatable(self, vm: VM, value: object) -> None:
         """The backward pass runs the function again, with all that it does beside computing its value."""
@@ -146,14 +146,14 @@ def selective(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     finish(vm, what, part, tensors, [])
     modules, operands = modules_of(part, roles=("wrap_body",))
     modules[0].meta["_checkpoint_context_fn"] = contexts
-    made = as_results(tensors, operands)
+    made = as_results(modules[0], tensors, operands)
     vm.recorder.record("call_function", tag_activation_checkpoint, (modules[0], *operands), {"use_reentrant": False},
                        made)
     fresh = iter(made)
     return pytree.tree_unflatten([next(fresh) if type(leaf) is FakeTensor else leaf for leaf in leaves], spec)
 
 
-def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+def as_results(body: torch.fx.GraphModule, tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """New fakes for what the node returns, with the history that it has."""
     with torch._C.DisableTorchFunction():
         fakes = [empty_like(each) for each in tensors]
@@ -161,5 +161,14 @@ def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]
         if not sources or not torch.is_grad_enabled():
             return tuple(fakes)
         constant = tuple(fake for fake, each in zip(fakes, tensors, strict=True) if not each.requires_grad)
-        results: tuple[Any, ...] = Remembered.apply((tuple(fakes), (), constant), *sources)
+
+        def gradients(*grads: FakeTensor) -> tuple[torch.Tensor, ...]:
+            with torch.enable_grad():
+                again = {id(each): each.detach().requires_grad_() for each in sources}
+                made = body(*[again.get(id(each), each) for each in operands])
+                flowing = [(result, grad) for result, grad in zip(made, grads, strict=True) if result.requires_grad]
+                return torch.autograd.grad([result for result, _ in flowing], list(again.values()),
+                                           [grad for _, grad in flowing], allow_unused=True)
+
+        results: tuple[Any, ...] = Remembered.apply((tuple(fakes), (), constant, gradients, sources[:1]), *sources)
         return results

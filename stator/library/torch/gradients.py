@@ -19,7 +19,6 @@ import torch
 from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
-from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx.node import has_side_effect
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
@@ -83,8 +82,7 @@ def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...]) -> None:
     if torch.is_anomaly_enabled() or vm.torch_state.is_changed(ANOMALY_MODE):
         raise Break("SB016", f"{what}, in anomaly mode")
     if any(note.kept for note in vm.tensors.data.values()):
-        raise Break("SB006", f"{what}, after an assignment to Tensor.data of a saved tensor",
-                    turn_off=Strategy.DATA_ASSIGNMENTS)
+        raise Break("SB016", f"{what}, after an assignment to Tensor.data of a saved tensor")
     vm.heap.guard(CallOf(Pinned(torch.is_anomaly_enabled)), Kind.FRESH_CALL, False)
 
 
@@ -113,11 +111,10 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
             for each in recorder.inputs)
     if foreign:
         raise Break("SB016", f"{what}, of what was computed before")
-    # Fakes made after an inference mode in the same trace have lost edges of their history.
+    # Replayed results may lack edges of their history.
     used = {each for output in outputs for node in boundaries.behind(recorder.node_of(output))
             for each in node.all_input_nodes if each.op == "placeholder" and boundaries.wants_grad(each)}
-    if recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode) \
-            or not used <= {recorder.node_of(leaf) for leaf in leaves}:
+    if not used <= {recorder.node_of(leaf) for leaf in leaves}:
         raise Break("SB016", f"{what}, whose history the trace does not know")
     trackers = [tracker for leaf in leaves if (tracker := vm.heap.by_standin.get(id(leaf))) is not None]
     if not _core.plain_leaves(*[tracker.original for tracker in trackers]):
@@ -134,6 +131,8 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
         with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
                 torch.autograd.set_multithreading_enabled(False):
             found: tuple[Any, ...] = torch.autograd.grad(outputs, inputs, seeds, **options)
+    except Break:  # of code of the program that the engine calls
+        raise
     except Exception as error:
         raise Break("SB016", f"{what}: {error}".splitlines()[0]) from None
     if not all(each is None or type(each) is FakeTensor for each in found):

@@ -5,11 +5,8 @@
     _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
     torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
 
-AOTAutograd takes a recurrent layer apart into a dozen operations for each step of the sequence: 50 steps take minutes
-to compile, and are then slower than oneDNN's or cuDNN's kernel.  So the call is an autograd boundary, run between two
-compiled pieces.  A compiler of the user gets the whole graph, but under autocast, where AOTAutograd's parts compute in
-other dtypes than the operator.  AOTAutograd also draws the numbers of a dropout in another way: such a compiler gets
-layers with dropout between them one by one.
+AOTAutograd takes a recurrent layer apart step by step, which takes minutes to compile and draws other numbers for a
+dropout.  So the call is an autograd boundary (docs/training.md); a user-defined compiler gets layers one by one.
 """
 
 from __future__ import annotations
@@ -30,15 +27,17 @@ from stator.interp.rule_registry import code_rule, rule
 from stator.interp.vm import VM
 
 C: Any = torch._C
+RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
-@rule(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+@rule(*RECURRENT)
 def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
-    if can_be_cut(vm):
-        return between_pieces(vm, callee, args, kwargs)
     given = dict(zip(NAMES, args, strict=False)) | kwargs
-    if vm.recorder.backend.in_order or vm.modes.active or set(given) != set(NAMES) or not is_dropped_between(given):
+    dropped = set(given) == set(NAMES) and is_dropped_between(given)
+    if can_be_cut(vm):
+        return between_pieces(vm, callee, args, kwargs, dropped or BETTER_CUT)
+    if vm.recorder.backend.in_order or vm.modes.active or not dropped:
         return vm.torch_call(callee, args, kwargs, asked=True)
     return layers_of(vm, callee, given)
 
@@ -53,10 +52,10 @@ def can_be_cut(vm: VM) -> bool:
         or recorder.wrappers.behind or recorder.symbols.has_fresh)
 
 
-def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, cut: object) -> Any:
     recorder = vm.recorder
     recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
-    recorder.region.marks = {"is_boundary": BETTER_CUT}
+    recorder.region.marks = {"is_boundary": cut}
     try:
         return vm.torch_call(function, args, kwargs, asked=True)
     finally:

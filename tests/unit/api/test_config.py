@@ -34,7 +34,7 @@ def test_values_and_defaults() -> None:
         "recompile_limit": 8, "accumulated_recompile_limit": 256, "fail_on_recompile_limit_hit": False,
         "error_on_recompile": False, "verify_correctness": False,
         "capture_iteration_limit": 100_000, "capture_progress_seconds": 5, "show_progress": True,
-        "capture_backward": False, "disable": False, "suppress_errors": False, "specialize_int": False,
+        "capture_backward": True, "disable": False, "suppress_errors": False, "specialize_int": False,
         "artifact_dir": "", "artifact_mode": "", "artifact_store_bytes": 4 << 30, "artifact_trusted_dirs": "",
         "artifact_key_file": ""}
     stator.config.cache_size_limit = 3

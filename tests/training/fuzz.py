@@ -1,0 +1,226 @@
+"""Random train steps beside eager.
+
+    python -m tests.training.fuzz --seeds 0:1000 --minutes 10 --backends eager aot_eager
+
+A seed decides the model, the loss, the optimiser, the form of the step and what changes between calls: frozen
+parameters, dropped gradients, evaluation mode, batch sizes. Compared after each call, as in `step_programs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from tests.torch_api.side_by_side import World, compare
+from tests.training.step_programs import look_at, values
+
+WIDTH = 4
+TOLERANCE = {"eager": 0.0, "aot_eager": 1e-4}
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, by: float) -> Any:
+        ctx.by = by
+        ctx.save_for_backward(x)
+        return x * by
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, = ctx.saved_tensors
+        return grad * ctx.by + x * 0.01, None
+
+
+class Residual(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return x + self.inner(x)
+
+
+class Again(nn.Module):
+    """A checkpoint of a layer."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.inner, x, use_reentrant=False)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.inner = kind(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x.unsqueeze(0))[0].squeeze(0)
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+LAYERS: list[Callable[[random.Random], nn.Module]] = [
+    lambda r: nn.Linear(WIDTH, WIDTH, bias=r.random() < 0.7), lambda r: nn.LayerNorm(WIDTH), lambda r: nn.Tanh(),
+    lambda r: nn.BatchNorm1d(WIDTH), lambda r: nn.Dropout(r.choice([0.0, 0.3, 0.5])), lambda r: nn.GELU(),
+    lambda r: nn.ReLU(inplace=r.random() < 0.3), lambda r: Residual(nn.Linear(WIDTH, WIDTH)),
+    lambda r: Again(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())), lambda r: Recurrent(r.choice([nn.GRU, nn.LSTM])),
+    lambda r: nn.PReLU(), lambda r: Calls(lambda x: Scaled.apply(x, 0.5)), lambda r: Calls(lambda x: x.detach() * 0.1 + x),
+    lambda r: nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH)), lambda r: nn.Softmax(dim=1),
+]
+LOSSES: list[Callable[[Any, Any], Any]] = [
+    F.mse_loss, F.l1_loss, F.smooth_l1_loss, lambda a, b: ((a - b) ** 2).sum(1).mean(),
+    lambda a, b: F.cross_entropy(a, b.argmax(1)), lambda a, b: -F.cosine_similarity(a, b, dim=1).mean(),
+    lambda a, b: F.kl_div(F.log_softmax(a, 1), b.softmax(1), reduction="batchmean"),
+]
+OPTIMISERS: list[Callable[[Any, random.Random], Any]] = [
+    lambda p, r: torch.optim.SGD(p, 0.1, momentum=r.choice([0, 0.9]), foreach=r.choice([None, True, False])),
+    lambda p, r: torch.optim.Adam(p, 0.01, amsgrad=r.random() < 0.3, foreach=r.choice([None, True, False])),
+    lambda p, r: torch.optim.AdamW(p, 0.01, weight_decay=0.1), lambda p, r: torch.optim.RMSprop(p, 0.01, centered=True),
+    lambda p, r: torch.optim.Adagrad(p, 0.05), lambda p, r: torch.optim.Adamax(p, 0.01),
+    lambda p, r: torch.optim.NAdam(p, 0.01), lambda p, r: torch.optim.Rprop(p, 0.01),
+    lambda p, r: torch.optim.Adadelta(p),
+]
+
+
+def make_world(seed: int) -> World:
+    r = random.Random(seed)
+    torch.manual_seed(seed)
+    layers = [r.choice(LAYERS)(r) for _ in range(r.randint(1, 4))] + [nn.Linear(WIDTH, WIDTH)]
+    if r.random() < 0.2:
+        layers.append(layers[-1])  # tied
+    model = nn.Sequential(*layers)
+    parameters = list(model.parameters())
+    optimiser = r.choice(OPTIMISERS)(parameters, r)
+    loss_of, form = r.choice(LOSSES), {name: r.random() < share for name, share in {
+        "accumulate": 0.2, "twice": 0.15, "clip": 0.3, "penalty": 0.15, "hook": 0.15, "leaf hook": 0.1, "keep": 0.1,
+        "inputs": 0.1, "average": 0.2, "look": 0.2, "detached": 0.3, "number": 0.3, "set_to_none": 0.7, "zero last": 0.3,
+        "by hand": 0.15, "autocast": 0.1, "two losses": 0.15, "inference": 0.1, "post hook": 0.05}.items()}
+    average = [each.detach().clone() for each in parameters]
+    seen: list[Any] = []
+    if form["leaf hook"]:
+        parameters[0].register_hook(lambda grad: seen.append(1) or grad * 0.5)
+    if form["post hook"]:
+        parameters[-1].register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.sum()))
+    freezes, drops, evals = ([r.random() < share for _ in range(8)] for share in (0.2, 0.2, 0.15))
+    sizes = [r.choice([4, 4, 4, 6]) for _ in range(8)]
+
+    def losses(x: Any, y: Any) -> Any:
+        if form["inference"]:
+            with torch.inference_mode():
+                model(x)
+        with torch.autocast("cpu", torch.bfloat16, enabled=form["autocast"]):
+            out = model(x)
+        out = out.float()
+        if form["keep"]:
+            out.retain_grad()
+        if form["hook"] and out.requires_grad:
+            out.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
+        loss = loss_of(out, y)
+        if form["penalty"]:
+            slopes = torch.autograd.grad(loss, [each for each in parameters if each.requires_grad], create_graph=True,
+                                         allow_unused=True)
+            loss = loss + 0.01 * sum(each.pow(2).sum() for each in slopes if each is not None)
+        return out, loss
+
+    def step(x: Any, y: Any) -> Any:
+        if not form["zero last"]:
+            optimiser.zero_grad(set_to_none=form["set_to_none"])
+        total = 0
+        for part, aim in zip(x.chunk(2), y.chunk(2), strict=True) if form["accumulate"] else [(x, y)]:
+            out, loss = losses(part, aim)
+            if form["two losses"]:
+                torch.autograd.backward([loss, (out ** 2).mean()])
+            elif form["inputs"]:
+                loss.backward(inputs=[each for each in parameters if each.requires_grad][-2:])
+            else:
+                loss.backward(retain_graph=True if form["twice"] else None)
+                if form["twice"]:
+                    loss.backward()
+            total = total + loss.detach()
+        found = [None if each.grad is None else each.grad.clone() for each in parameters] if form["look"] else None
+        norm = nn.utils.clip_grad_norm_(parameters, 0.5) if form["clip"] else None
+        if form["by hand"]:
+            with torch.no_grad():
+                for each in parameters:
+                    if each.grad is not None:
+                        each -= 0.1 * each.grad
+        else:
+            optimiser.step()
+        if form["average"]:
+            with torch.no_grad():
+                for kept, new in zip(average, parameters, strict=True):
+                    kept.lerp_(new, 0.1)
+        if form["zero last"]:
+            optimiser.zero_grad(set_to_none=form["set_to_none"])
+        kept_grad = out.grad if form["keep"] else None
+        return total.item() if form["number"] else total if form["detached"] else loss, found, norm, kept_grad
+
+    def arguments(number: int) -> tuple[Any, ...]:
+        place = number % 8
+        for spot, each in enumerate(parameters[:-1]):
+            each.requires_grad_(not (freezes[place] and spot % 2 == 0))
+        if drops[place]:
+            parameters[-1].grad = None
+        model.train(not evals[place])
+        return values(sizes[place], WIDTH, seed=number), values(sizes[place], WIDTH, seed=number + 100)
+
+    return World(step, arguments, lambda: (look_at(model, optimiser)(), average, list(seen)))
+
+
+def run_seed(seed: int, backend: str, calls: int = 4) -> tuple[str, list[str]]:
+    """The verdict of one seed, and the causes of its breaks."""
+    try:
+        report = compare(lambda: make_world(seed), calls, backend, TOLERANCE[backend])
+    except AssertionError as difference:
+        return "wrong", [str(difference)]
+    except Exception:
+        return "error", [traceback.format_exc()]
+    return "whole" if not report.causes else "broken", report.causes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="0:1000")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--backends", nargs="+", default=["eager"])
+    chosen = parser.parse_args()
+    first, last = map(int, chosen.seeds.split(":"))
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    end = time.monotonic() + 60 * chosen.minutes
+    for seed in range(first, last):
+        if time.monotonic() > end:
+            break
+        backend = chosen.backends[seed % len(chosen.backends)]
+        verdict, causes = run_seed(seed, backend)
+        counts[verdict] += 1
+        reasons.update({cause[:100] for cause in causes} if verdict == "broken" else ())
+        if verdict in ("wrong", "error"):
+            print(f"{seed} {backend} {verdict}: {' '.join(causes[0].split())[:600]}", flush=True)
+    print(f"{sum(counts.values())} programs: {dict(counts)}")
+    for reason, count in reasons.most_common(12):
+        print(f"{count:5} {reason}")
+
+
+if __name__ == "__main__":
+    main()
