@@ -37,6 +37,7 @@ from stator.heap.raw_access import (
     CONSTANT_TYPES,
     IDENTITY_TYPES,
     instance_dict,
+    is_member_of_pybind,
     items_in_order,
     new_shell,
     raw_members,
@@ -50,6 +51,7 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.python.random_numbers import remade_stream, state_of
+from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
 from stator.source import Drawn, Source
 
@@ -240,13 +242,15 @@ class Rebuilder:
             return rebuild_generator(self, value)
         if cls in _MAKERS:
             return _MAKERS[cls](self, value)
+        if cls in RECORDS:
+            return f"{self.writer.constant(copy_options)}({self.writer.constant(value)})"
         if is_a(value, type) and id(value) in self.vm.fresh:
             return rebuild_class(self, value)
         text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls) or rebuild_token(self, value, cls)
         if text is not None:
             return text
         if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType, types.TracebackType)) \
-                or is_a(value, enum.Enum) and is_outside(self.vm, value):  # tracebacks: of frames of code alone
+                or is_a(value, enum.Enum) and is_outside(self.vm, value) or is_member_of_pybind(cls):
             return self.writer.constant(value)
         if is_a(value, BaseException):
             return rebuild_exception(self, value)
