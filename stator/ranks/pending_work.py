@@ -7,6 +7,7 @@ break hands it on.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -17,6 +18,12 @@ def await_tensor(tensor: Tensor) -> Tensor:
     """Wait for the collective that computes a tensor; nothing happens where none does."""
     awaited: Tensor = torch.ops._c10d_functional.wait_tensor.default(tensor)
     return awaited
+
+
+def is_under_way(tensor: Tensor) -> bool:
+    """Whether a tensor stands for the result of a functional collective that nobody has awaited."""
+    module = sys.modules.get("torch.distributed._functional_collectives")
+    return module is not None and type(tensor) is module.AsyncCollectiveTensor
 
 
 class PendingWork:

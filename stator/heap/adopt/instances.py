@@ -139,9 +139,8 @@ def open_parts(heap: Heap, tensor: torch.Tensor, source: Source) -> dict[str, An
 
 
 def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
-    own, slots = instance_dict(tensor), [each for each in slot_members(type(tensor)) if each.__name__ == name]
-    return Key(DictOf(source), name) if own is not None and name in own else _slot(slots[0], source) if slots \
-        else Attr(source, name)
+    own = instance_dict(tensor)
+    return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
 
 
 def leaf_sources(tensor: torch.Tensor, source: Source) -> list[tuple[Any, Source]]:

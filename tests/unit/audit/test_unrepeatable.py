@@ -96,6 +96,17 @@ def test_collectives_are_not_audited() -> None:
                 assert file.read() == expected
 
 
+def of_a_constant(x: Any) -> Any:
+    return x + noted(torch.tensor([1.0]))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_nothing_runs_on_constants_while_tracing(backend: str) -> None:
+    RUNS.clear()
+    assert torch.equal(stator.compile(of_a_constant, backend=backend)(torch.ones(2)), torch.full((2,), 3.0))
+    assert len(RUNS) == 1
+
+
 def test_bisect_refuses_what_must_not_run_twice() -> None:
     found = stator.bisect(stator.compile(custom, backend="eager"))(torch.ones(2))
     assert "must not run twice" in str(found)
