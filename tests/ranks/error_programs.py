@@ -133,3 +133,13 @@ def uneven_shapes():
         return z + total
     size = 3 + dist.get_rank()
     return f, [(values(), values(size, 2)), (values(), values(size + 2, 2)), (values(), values(size + 5, 2))]
+
+
+@built(quick=True, whole=False)
+def constant_where_one_rank_recompiles():
+    def f(x, n):
+        c = torch.tensor([1.0])
+        dist.all_reduce(c)
+        return x * c * n
+    steps = [2, 2, 2] if dist.get_rank() == 0 else [2, 3, 4]
+    return f, [(values(), n) for n in steps]
