@@ -33,8 +33,8 @@ class PendingWork:
                  outputs: Sequence[Tensor]) -> None:
         self.waited, self.results, self.outputs = list(waited), list(results), list(outputs)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return torch.distributed.Work  # for isinstance()
 
     def wait(self, timeout: object = None) -> bool:

@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 import stator
 from stator import events
+from stator.ranks.divergence import RankDivergence
 from tests.comparison import Checks, Surroundings, World, compare_worlds, stator_compiler
 from tests.ranks.programs import PROGRAMS, Program
 
@@ -45,6 +46,7 @@ def compare(program: Program, side: str, backend: str) -> dict[str, Any]:
         return compare_with_peer(world, backend)
     stator.reset()
     report = compare_worlds(world, stator_compiler(backend, strict=False), checks=CHECKS)
+    report.differences += [each.text() for each in report.of(RankDivergence)]
     given_up = [str(each)[:300] for each in report.gave_up()]
     graphs = report.captures[0] if report.captures else 0
     return {"right": not report.differences, "differences": report.differences[:4], "breaks": len(report.breaks),

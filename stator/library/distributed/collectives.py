@@ -39,6 +39,7 @@ class Collective:
         self.size: int = self.group.size()
         self.ops = torch.ops._c10d_functional
         self.in_order = vm.recorder.backend.in_order
+        divergence.watch()
         if getattr(options, "timeout", UNSET) not in (UNSET, None):
             raise Break("SB015", "a collective with a timeout of its own")
 
@@ -49,7 +50,7 @@ class Collective:
         return [self.data(each) for each in found]
 
     def data(self, tensor: object) -> FakeTensor:
-        if type(tensor) is not FakeTensor or id(tensor) in self.vm.recorder.classes:
+        if not isinstance(tensor, FakeTensor) or id(tensor) in self.vm.recorder.classes:
             raise Break("SB015", f"a collective of a {type(tensor).__name__}")
         with torch._C.DisableTorchFunction():
             plain = tensor.layout is torch.strided and tensor.is_contiguous()
@@ -106,7 +107,7 @@ def _await_tensor(vm: VM, tensor: object) -> object:
 
 
 if dist.is_available():
-    from stator.ranks import operators
+    from stator.ranks import divergence, operators
 
     ProcessGroup = torch._C._distributed_c10d.ProcessGroup
     refuse(ProcessGroup.recv_anysource, ProcessGroup.monitored_barrier, ProcessGroup._start_coalescing,
