@@ -16,10 +16,14 @@ import runpy
 import sys
 import tempfile
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
+import stator
 from stator import events
 from stator.cli.run import install_with_torch
+
+if TYPE_CHECKING:
+    import stator.ranks.divergence
 
 DIVERGED = 1
 
@@ -64,7 +68,7 @@ def count(log: list[events.Event]) -> int:
 
 def sequence(log: list[events.Event]) -> list[str]:
     """The captured collectives in order, each line once: a rank may compile it more often than others."""
-    from stator.ranks.divergence import collectives_of
+    collectives_of = stator.ranks.divergence.collectives_of  # loaded with the first capture
     found = [call.text() for event in log if isinstance(event, events.CaptureFinished) and event.graph is not None
              for call in collectives_of(event.graph.graph)]
     return list(dict.fromkeys(found))
