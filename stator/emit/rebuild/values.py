@@ -242,8 +242,6 @@ class Rebuilder:
             return rebuild_generator(self, value)
         if cls in _MAKERS:
             return _MAKERS[cls](self, value)
-        if cls in RECORDS:
-            return f"{self.writer.constant(copy_options)}({self.writer.constant(value)})"
         if is_a(value, type) and id(value) in self.vm.fresh:
             return rebuild_class(self, value)
         text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls) or rebuild_token(self, value, cls)
@@ -432,6 +430,7 @@ def as_class(tensor: torch.Tensor, cls: type) -> Any:
 
 set_attribute = object.__setattr__
 _MAKERS: dict[type, Callable[[Rebuilder, Any], str]] = {
+    **dict.fromkeys(RECORDS, lambda self, value: f"{self.writer.held(copy_options)}({self.writer.held(value)})"),
     types.CellType: Rebuilder.cell, functools.partial: Rebuilder.partial, collections.deque: Rebuilder.deque,
     slice: lambda self, value: f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})",
     torch.Size: lambda self, value: (

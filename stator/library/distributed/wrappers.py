@@ -7,11 +7,11 @@ graph.  Rules for a module that is imported later are registered before the trac
 
 from __future__ import annotations
 
-import functools
 import sys
 import types
 from collections.abc import Callable
 
+import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -30,29 +30,27 @@ def _refuse_code(function: types.FunctionType) -> None:
         raise Break("SB010", f"{function.__qualname__}: {_NATIVE}", untouched=True)
 
 
-def _one(module: types.ModuleType) -> None:
-    refuse(module.FullyShardedDataParallel.forward, code="SB010", detail=f"FSDP.forward: {_NATIVE}", untouched=True)
+def _refuse_forward(cls: type[torch.nn.Module]) -> None:
+    refuse(cls.forward, code="SB010", detail=f"{cls.__name__}.forward: {_NATIVE}", untouched=True)
 
 
-def _two(module: types.ModuleType) -> None:
-    _refuse_code(module._dynamo_disable(_two))
+def _refuse_disabled(decorator: Callable[..., types.FunctionType]) -> None:
+    _refuse_code(decorator(_refuse_disabled))
 
 
-_LATER: dict[str, Callable[[types.ModuleType], None]] = {
-    f"{_FSDP}.fully_sharded_data_parallel": _one,
-    f"{_FSDP}._fully_shard._fsdp_common": _two,
+_LATER: dict[str, tuple[str, Callable[..., None]]] = {  # a member of the module, and how to refuse it
+    f"{_FSDP}.fully_sharded_data_parallel": ("FullyShardedDataParallel", _refuse_forward),
+    f"{_FSDP}._fully_shard._fsdp_common": ("_dynamo_disable", _refuse_disabled),
 }
 
 
 def register_loaded() -> None:
     """Register rules for modules that the program has imported since."""
-    for name in [name for name in _LATER if name in sys.modules]:
-        _register(name)
-
-
-@functools.cache
-def _register(name: str) -> None:
-    _LATER.pop(name)(sys.modules[name])
+    for name in list(_LATER):
+        member, register = _LATER[name]
+        if hasattr(sys.modules.get(name), member):  # else it is not imported, or only in part
+            del _LATER[name]
+            register(getattr(sys.modules[name], member))
 
 
 if dist.is_available():
