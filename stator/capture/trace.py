@@ -82,7 +82,6 @@ class Trace:
             self.error.__traceback__ = None
 
 
-
 def _nowhere() -> None:
     return None
 

@@ -397,7 +397,7 @@ def _is_torch(target: object) -> bool:
 
 
 def hide_constants(graph: fx.Graph) -> None:
-    """Have compilers know no constant that FakeTensor would compute with wrongly, or run an operator with effects on."""
+    """Hide constants that FakeTensor would compute wrongly with, or would run an operator with effects on."""
     if all(type(node.meta.get("example_value")) is not torch.SymFloat and is_repeatable(node) for node in graph.nodes):
         return
     for node in graph.nodes:

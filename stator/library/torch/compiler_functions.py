@@ -64,8 +64,6 @@ rule(torch._C._has_torch_function, torch.overrides.has_torch_function, unasked=T
     lambda vm, values, /: bool(vm.modes.active or overriding(vm, vm.collect(values))))
 
 
-
-
 rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), unasked=True)(
     lambda vm: torch.is_grad_enabled())
 rule(torch.is_tensor, unasked=True)(lambda vm, obj, /: is_a(obj, torch.Tensor))
