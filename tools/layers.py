@@ -39,6 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
+    ("ranks",),
     ("events", "errors", "breaks", "settings", "host"),
     ("_core", "_hook"),
 )

@@ -159,9 +159,7 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
         raise
     except Exception as error:
         where = "" if backend.takes_settings else f" ({describe_callable(backend.function)})"
-        raise BackendError(
-            backend.name, f"compilation failed{where} with {type(error).__name__}: {error}"
-        ) from error
+        raise BackendError(backend.name, f"compilation failed{where} with {type(error).__name__}: {error}") from error
 
 
 def backward_alone() -> contextlib.AbstractContextManager[Any]:

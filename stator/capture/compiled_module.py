@@ -117,6 +117,8 @@ class CompiledModule(torch.nn.Module):
     __delitem__ = _forwarded(operator.delitem)
     __iter__ = _forwarded(iter)
     __contains__ = _forwarded(operator.contains)
+    __hash__ = _forwarded(hash)  # tables keyed by modules, as `fully_shard` keeps one, find the original as well
+    __eq__ = _forwarded(lambda original, other: getattr(other, "_orig_mod", other) is original)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
         copied, settings = copy.deepcopy(self._orig_mod, memo), self._stator_settings

@@ -41,6 +41,7 @@ from stator.interp.objects.attributes import tensor_class
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
+from stator.library.distributed.wrappers import register_loaded
 from stator.library.python import contexts, object_functions, warning_filters
 from stator.library.torch import autograd_hooks, compiler_functions, gradients
 from stator.shapes.environment import LocatedList, TraceEnvironment, unknown
@@ -187,6 +188,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         state, around = global_state(), function_modes_around()
         hooks_around = _core.saved_hooks_of_program()
     compiler_functions.ignore_peer_bookkeeping()
+    register_loaded()
     fake_mode = new_fake_mode()
     recorder = Recorder(fake_mode)
     recorder.propagation.enabled = not exact

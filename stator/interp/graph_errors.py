@@ -25,7 +25,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from stator.breaks import Break
 from stator.code.handlers import catchers
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, is_caught, node_may_fail
-from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
+from stator.graph.analysis.mutation import is_repeatable, operator_name, qualified_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
@@ -236,7 +236,8 @@ def _cut(vm: VM, node: fx.Node) -> None:
 def _may_fail(vm: VM, node: fx.Node) -> bool:
     if not node.all_input_nodes:
         return False
-    return node_may_fail(node, Memory(sharing_memory(vm.recorder.inputs) if writes(node) else frozenset()))
+    with torch._C.DisableTorchFunction():
+        return node_may_fail(node, Memory(sharing_memory(vm.recorder.inputs) if writes(node) else frozenset()))
 
 
 def _cleans_up(node: fx.Node) -> bool:
@@ -257,7 +258,8 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 
 def _keeps_order_itself(target: object) -> bool:
     """Prints of the graph and collectives, which do not fail and see nothing but tensors."""
-    return isinstance(target, OpOverload) and target.namespace in ("stator", "_c10d_functional", "c10d")
+    return isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).partition("::")[0] in (
+        "stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
 
 
 def has_effects(vm: VM) -> bool:

@@ -40,6 +40,7 @@ from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
+_WORLD = ("torch._C._distributed_c10d", "torch.distributed.distributed_c10d")  # process groups and reductions
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
 
 
@@ -93,7 +94,7 @@ class VM(Machine):
 
     def is_constant_object(self, value: object) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
-        return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
+        return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions", *_WORLD)
 
     def tick(self) -> None:
         progress = self.progress

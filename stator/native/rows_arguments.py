@@ -66,8 +66,7 @@ also(collections, "OrderedDict", pairs_at=0)
 also(dict, "update", pairs_at=1)
 also(dict, "setdefault pop", takes_key=True)
 for owner in (set, frozenset):
-    also(owner, "isdisjoint issubset issuperset union intersection difference symmetric_difference",
-         hashes_items=True)
+    also(owner, "isdisjoint issubset issuperset union intersection difference symmetric_difference", hashes_items=True)
 also(set, "update intersection_update difference_update symmetric_difference_update", hashes_items=True)
 also(type({}.keys()), "isdisjoint", hashes_items=True)
 also(type({}.items()), "isdisjoint", hashes_items=True)

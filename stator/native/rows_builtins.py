@@ -119,8 +119,7 @@ for owner in views:
     row.deep(owner, "__repr__ __str__", calls_back=True, formats=True)
     row.iterator(owner, "__iter__ __reversed__", calls_back=True)
     row.pure(owner, "__contains__ isdisjoint", calls_back=True, compares=True)
-    row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True,
-             compares=True)
+    row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True, compares=True)
     row.attributes(owner, "mapping", row.NativeClass.SPECIAL, why="hands out the mapping behind the view")
 proxy = types.MappingProxyType
 row.shell(proxy, "__new__", calls_back=True)

@@ -152,8 +152,7 @@ for owner in (_collections.OrderedDict, _collections.defaultdict):
     row.deny(owner, "__sizeof__", code="SB013", why="depends on how the object grew")
     row.attributes(owner, "default_factory", row.NativeClass.PURE_SHELL)
     row.attributes(owner, "*", row.NativeClass.SPECIAL, why="hands out the instance's __dict__")
-views = (_collections.OrderedDict().keys(), _collections.OrderedDict().values(),
-         _collections.OrderedDict().items())
+views = (_collections.OrderedDict().keys(), _collections.OrderedDict().values(), _collections.OrderedDict().items())
 for view in views:
     row.iterator(type(view), "__iter__ __reversed__", calls_back=False)
 declare_iterator(row.type_of(iter(_collections.OrderedDict())), calls_back=False)
@@ -213,8 +212,7 @@ row.impure.whole_type(row.type_of(context.flags), why=DECIMAL_CONTEXT)
 # Arrays.
 owner = array.array
 row.pure(array, "array _array_reconstructor", calls_back=True)
-row.pure(owner, f"__new__ {COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__",
-         calls_back=True)
+row.pure(owner, f"__new__ {COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__", calls_back=True)
 row.pure(owner, "__copy__ __deepcopy__ tolist tobytes tounicode", calls_back=True)
 row.iterator(owner, "__iter__", calls_back=False)
 row.shell(owner, "__len__ __repr__ __class_getitem__")
@@ -242,8 +240,7 @@ row.shell(_sre, "getcodesize")
 row.shell(_sre, "ascii_iscased unicode_iscased ascii_tolower unicode_tolower", calls_back=True)
 pattern, match = re.Pattern, re.Match
 row.pure(pattern, "match fullmatch search findall split", calls_back=True)
-row.pure(pattern, "sub subn", calls_back=True,
-         why="the replacement may be a function; re expands templates in Python")
+row.pure(pattern, "sub subn", calls_back=True, why="the replacement may be a function; re expands templates in Python")
 row.iterator(pattern, "finditer scanner")
 row.pure(pattern, COMPARISONS, compares=True, calls_back=True)
 row.shell(pattern, "__hash__ __repr__ __class_getitem__")

@@ -171,8 +171,7 @@ row.attributes(base, "grad grad_fn _grad _grad_fn grad_dtype is_leaf retains_gra
                row.NativeClass.SPECIAL, why="autograd's bookkeeping, read from the original")
 row.attributes(base, "_version _cdata _python_dispatch", row.NativeClass.IMPURE_READ, code="SB013",
                why="a counter or an address")
-row.special(C._VariableFunctionsClass, "from_numpy frombuffer from_file _from_blob",
-            why="memory of another library")
+row.special(C._VariableFunctionsClass, "from_numpy frombuffer from_file _from_blob", why="memory of another library")
 row.special(C, "_from_dlpack _to_dlpack _to_dlpack_versioned", why="memory of another library")
 row.special(C._VariableFunctionsClass, "__new__")
 row.deny(C._ImperativeEngine, "run_backward queue_callback", code="SB016")

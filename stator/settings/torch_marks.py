@@ -85,5 +85,4 @@ def is_constant_result(fn: object) -> bool:
 
 def is_torch_compiled(fn: object) -> bool:
     """Whether torch.compile has made `fn`; a wrapper that functools.wraps has given the same entries does not count."""
-    return type(fn) is types.FunctionType and ORIGINAL in fn.__dict__ and \
-        fn.__code__.co_filename.endswith(WRAPPERS)
+    return type(fn) is types.FunctionType and ORIGINAL in fn.__dict__ and fn.__code__.co_filename.endswith(WRAPPERS)

@@ -94,7 +94,8 @@ def _super(build: Rebuilder, value: object) -> str:
 def _bound(build: Rebuilder, value: Any) -> str:
     """A C function, perhaps bound to an object of the trace (`xs.append`)."""
     receiver = value.__self__
-    if receiver is None or is_a(receiver, (types.ModuleType, type)) and id(receiver) not in build.vm.fresh:
+    if receiver is None or is_a(receiver, (types.ModuleType, type)) and id(receiver) not in build.vm.fresh \
+            or module_of(type(receiver)) == "pybind11_builtins":
         return build.writer.constant(value)
     descriptor, _ = receiver_split(value)
     if descriptor is value:

@@ -37,6 +37,7 @@ from stator.heap.raw_access import (
     CONSTANT_TYPES,
     IDENTITY_TYPES,
     instance_dict,
+    is_member_of_pybind,
     items_in_order,
     new_shell,
     raw_members,
@@ -50,6 +51,7 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.python.random_numbers import remade_stream, state_of
+from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
 from stator.source import Drawn, Source
 
@@ -246,7 +248,7 @@ class Rebuilder:
         if text is not None:
             return text
         if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType, types.TracebackType)) \
-                or is_a(value, enum.Enum) and is_outside(self.vm, value):  # tracebacks: of frames of code alone
+                or is_a(value, enum.Enum) and is_outside(self.vm, value) or is_member_of_pybind(cls):
             return self.writer.constant(value)
         if is_a(value, BaseException):
             return rebuild_exception(self, value)
@@ -428,6 +430,7 @@ def as_class(tensor: torch.Tensor, cls: type) -> Any:
 
 set_attribute = object.__setattr__
 _MAKERS: dict[type, Callable[[Rebuilder, Any], str]] = {
+    **dict.fromkeys(RECORDS, lambda self, value: f"{self.writer.held(copy_options)}({self.writer.held(value)})"),
     types.CellType: Rebuilder.cell, functools.partial: Rebuilder.partial, collections.deque: Rebuilder.deque,
     slice: lambda self, value: f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})",
     torch.Size: lambda self, value: (

@@ -64,8 +64,7 @@ class ExpectedError:
         """Whether the program may raise `error` before it comes to this one, and the trace could not know."""
         out_of_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) \
             or type(error) is RuntimeError and "allocate memory" in str(error)
-        return self.anything_before or out_of_memory \
-            or not self.lines_before.isdisjoint(lines_behind(error, traceback))
+        return self.anything_before or out_of_memory or not self.lines_before.isdisjoint(lines_behind(error, traceback))
 
 
 def lines_behind(error: BaseException, traceback: types.TracebackType | None) -> Iterator[tuple[str, int]]:

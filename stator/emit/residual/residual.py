@@ -244,8 +244,7 @@ class UnderLocks:
     def __init__(self, guards: Sequence[Guard], residual: Residual, function: Callable[..., Any], count: int,
                  states: list[LockState]) -> None:
         # Whether a lock is free or held was checked before the locks were taken.
-        kept = [guard for guard in guards
-                if not (type(guard.source) is CallOf and guard.source.fn.obj is held_count)]
+        kept = [guard for guard in guards if not (type(guard.source) is CallOf and guard.source.fn.obj is held_count)]
         lowered = lower(kept, residual.wanted)
         self.program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, count, residual.packed)
         self.residual, self.count = function, count

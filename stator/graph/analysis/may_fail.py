@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverloadPacket
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import has_side_effect
 from torch.utils import _pytree as pytree
@@ -123,7 +123,7 @@ def _is_torchs(target: object) -> bool:
     """Whether torch itself has made an operation, whose errors are known by kind."""
     module = "torch" if isinstance(target, str) else str(getattr(target, "__module__", ""))
     if module.startswith("torch._ops."):
-        return module in ("torch._ops.aten", "torch._ops.prims")
+        return module.removeprefix("torch._ops.") in ("aten", "prims", "_c10d_functional", "stator_ranks")
     return module.partition(".")[0] in ("torch", "_operator", "builtins", "math")
 
 
@@ -213,7 +213,9 @@ class Memory:
 
 
 def makes_new_memory(node: fx.Node) -> bool:
-    return stem_of(node.target) in _MAKE_NEW_MEMORY and not writes(node)
+    name = str(node.target) if isinstance(node.target, (OpOverload, OpOverloadPacket)) else ""
+    collective = name.startswith("_c10d_functional.") and "wait_tensor" not in name
+    return (collective or stem_of(node.target) in _MAKE_NEW_MEMORY) and not writes(node)
 
 
 def written_placeholders(graph: fx.Graph) -> set[fx.Node]:

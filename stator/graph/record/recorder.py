@@ -190,6 +190,8 @@ class Recorder(InputRecorder):
         versions = mutation.versions_of(declared) if declared else []
         stream = kwargs.get("generator")
         undoing = nullcontext() if mutation.is_repeatable_target(func) else self.services.undoing(func)
+        if not mutation.is_repeatable_target(func):  # torch would run it on constants
+            known_values.forget_constants(mutation.tensors_in((args, kwargs)), ())
         with self.services.listening(target, args, kwargs), seen or nullcontext(), undoing:
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})

@@ -20,6 +20,7 @@ from stator.graph.analysis.mutation import Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.services import Recorder
 from stator.guards.shape_check import Operand, Property
+from stator.ranks.pending_work import is_under_way
 from stator.shapes.symbolic_inputs import symbolic_wrapper
 from stator.source import Source
 
@@ -43,8 +44,8 @@ class Wrappers:
         recorder = self.recorder
         if recorder.propagation.enabled:
             raise ExactNeeded  # its inner tensors may share storages with other inputs
-        if tensor.is_nested:
-            raise Break("SB017", f"a nested tensor of layout {tensor.layout}")
+        if tensor.is_nested or is_under_way(tensor):
+            raise Break("SB017", f"a nested tensor of layout {tensor.layout}, or one that a collective computes")
         try:
             with torch.inference_mode(tensor.is_inference()):
                 inner, parts = recorder.services.open_parts(tensor, source), parts_of(tensor)

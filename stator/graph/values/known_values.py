@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _hook
-from stator.graph.analysis.mutation import reached, writes, written_by
+from stator.graph.analysis.mutation import is_repeatable, reached, writes, written_by
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
@@ -397,7 +397,8 @@ def _is_torch(target: object) -> bool:
 
 
 def hide_constants(graph: fx.Graph) -> None:
-    if not any(type(node.meta.get("example_value")) is torch.SymFloat for node in graph.nodes):
+    """Hide constants that FakeTensor would compute wrongly with, or would run an operator with effects on."""
+    if all(type(node.meta.get("example_value")) is not torch.SymFloat and is_repeatable(node) for node in graph.nodes):
         return
     for node in graph.nodes:
         if node.op == "call_function" and node.target is torch.tensor and len(node.args) == 1:

@@ -89,8 +89,7 @@ def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
     adopted = [_part(heap, cls, part, Index(Index(base, 1), i), looks_into(cls, args, i))
                for i, part in enumerate(args)]
     new_state = _state(heap, cls, state, Index(base, 2), looks_into(cls, args, 0))
-    standin = ended(cls) if type(value) in ASKING and at_end(args) else \
-        heap.services.run_native(make, tuple(adopted))
+    standin = ended(cls) if type(value) in ASKING and at_end(args) else heap.services.run_native(make, tuple(adopted))
     if new_state is not None:
         set_state(standin, new_state)
     heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR, reduced(standin))).type_guarded = True

@@ -293,8 +293,7 @@ def _apply_ufunc(vm: VM, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if set(kwargs) - {"out", "dtype"} or ufunc.nout != 1 or len(outs) > 1:
         raise Break("SB003", f"{ufunc.__name__} with {', '.join(kwargs)}")
     out = outs[0] if outs else None
-    wanted = {} if kwargs.get("dtype") is None else {
-        "signature": (*[None] * ufunc.nin, numpy.dtype(kwargs["dtype"]))}
+    wanted = {} if kwargs.get("dtype") is None else {"signature": (*[None] * ufunc.nin, numpy.dtype(kwargs["dtype"]))}
     types = ufunc.resolve_dtypes((*map(_operand_type, inputs), None if out is None else out.dtype), **wanted)
     _refuse_differing(ufunc, inputs, types)
     operands = [_operand(vm, ufunc, value, types[i], i) for i, value in enumerate(inputs)]

@@ -337,8 +337,7 @@ def close(vm: VM, part: Subgraph, outputs: list[Any], copies: bool, given: list[
 def shares(tensor: torch.Tensor, others: list[Any]) -> list[Any]:
     """Those of the tensors that share memory with one."""
     storage = storage_of(tensor)
-    return [other for other in others
-            if other is tensor or type(other) is FakeTensor and storage_of(other) == storage]
+    return [other for other in others if other is tensor or type(other) is FakeTensor and storage_of(other) == storage]
 
 
 def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:

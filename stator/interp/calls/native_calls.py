@@ -37,7 +37,7 @@ from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
-from stator.native.table import NativeClass, Row, lookup, name_of, receiver_split
+from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
 from stator.source import Attr, CallOf, Index, Pinned, root_of
@@ -56,6 +56,7 @@ _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
 
 def call_native(vm: VM, fn: Any, args: Any, kwargs: object, cont: Any) -> None:
     descriptor, receiver = receiver_split(fn)
+    fn = descriptor if receiver is NO_RECEIVER else fn  # an accessor of pybind11
     if descriptor is not fn and (stop := vm.heap.refused.get(id(fn))) is not None:
         raise Break(stop.code, stop.detail)  # bound to the user's own object, which has no stand-in
     if vm.heap.is_opaque(fn):

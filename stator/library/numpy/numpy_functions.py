@@ -65,8 +65,7 @@ def _run(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _holds_tensors(values: Iterable[Any]) -> bool:
     """Whether a tensor is among the arguments: numpy's own code says what becomes of it."""
-    return any(type(value) is FakeTensor or type(value) in (list, tuple) and _holds_tensors(value)
-               for value in values)
+    return any(type(value) is FakeTensor or type(value) in (list, tuple) and _holds_tensors(value) for value in values)
 
 
 def _with_arrays(vm: VM, value: object) -> Any:
@@ -124,8 +123,7 @@ def _convert(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return LISTED
 
 
-rule(abs, graph_scalars=True)(
-    lambda vm, value, /: run_traced(vm, abs, (value,)) if concerns(vm, (value,)) else LISTED)
+rule(abs, graph_scalars=True)(lambda vm, value, /: run_traced(vm, abs, (value,)) if concerns(vm, (value,)) else LISTED)
 
 
 @suspending_rule(numpy.ndarray.__getitem__)

@@ -43,8 +43,7 @@ _SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.Rando
 _COMPILED = type(numpy.random.RandomState.__dict__["rand"])
 _OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Generator)
              for name, function in owner.__dict__.items() if type(function) is _COMPILED and name != "seed"]
-_WHOLE = [function for function in _OF_NUMPY
-          if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
+_WHOLE = [function for function in _OF_NUMPY if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
 # ---------------------------------------------------------------------- streams whose state the trace knows

@@ -400,7 +400,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
 
 def guarded(vm: VM, value: object, name: str) -> Any:
     """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
-    known = is_a(value, enum.Enum) and is_outside(vm, value) \
+    known = is_a(value, enum.Enum) and is_outside(vm, value) or vm.is_constant_object(value) \
         or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh
     if not known:
         raise Break("SB016", f"{name}.apply of a {type(value).__name__}, with gradients")

@@ -80,7 +80,7 @@ def summed(x: torch.Tensor) -> torch.Tensor:
 def rank(number: int, path: str) -> None:
     warnings.simplefilter("ignore")
     dist.init_process_group("gloo", init_method=f"file://{path}/store", rank=number, world_size=2)
-    compiled = audited(summed, 2)
+    compiled = audited(summed, 2 + number)  # audits would fall on different calls
     results = [compiled(torch.full((2,), number + turn)).tolist() for turn in range(4)]
     with open(os.path.join(path, f"result{number}"), "w") as file:
         file.write(repr(results))
@@ -94,6 +94,17 @@ def test_collectives_are_not_audited() -> None:
         for number in range(2):
             with open(os.path.join(path, f"result{number}")) as file:
                 assert file.read() == expected
+
+
+def of_a_constant(x: Any) -> Any:
+    return x + noted(torch.tensor([1.0]))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_nothing_runs_on_constants_while_tracing(backend: str) -> None:
+    RUNS.clear()
+    assert torch.equal(stator.compile(of_a_constant, backend=backend)(torch.ones(2)), torch.full((2,), 3.0))
+    assert len(RUNS) == 1
 
 
 def test_bisect_refuses_what_must_not_run_twice() -> None:

@@ -1,0 +1,109 @@
+"""Run the programs on ranks of this machine and print the table.
+
+    python -m tests.ranks [--programs a,b] [--sides stator,torch] [--backends eager,aot_eager,inductor] [--size 2] [--why]
+
+In: the names of programs, all of them without `--programs`.  Out: for each side and backend the programs that are right
+(values equal to eager's on every rank), captured whole, and the graph breaks; then one line for each that is wrong or broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+Rows = dict[tuple[str, str, str], dict[str, Any]]  # by name, side, backend: both ranks in one
+
+
+def run(programs: list[str], sides: list[str], backends: list[str], size: int = 2, seconds: float = 600.0,
+        stderr: Any = subprocess.DEVNULL) -> Rows:
+    """Run programs on `size` processes; a program during which a process dies is reported wrong."""
+    with tempfile.TemporaryDirectory() as path:
+        command = [sys.executable, "-m", "tests.ranks.worker", "--path", path, "--programs", ",".join(programs),
+                   "--sides", ",".join(sides), "--backends", ",".join(backends), "--size", str(size)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        children = [subprocess.Popen([*command, "--rank", str(rank)], cwd=ROOT, env=environment,
+                                     stderr=stderr, stdout=stderr) for rank in range(size)]
+        try:
+            for child in children:
+                child.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            for child in children:
+                child.kill()
+        return joined([read(Path(path) / f"result{rank}") for rank in range(size)], programs, sides, backends)
+
+
+def read(path: Path) -> Rows:
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {(each["name"], each["side"], each["backend"]): each for each in found}
+
+
+def joined(ranks: list[Rows], programs: list[str], sides: list[str], backends: list[str]) -> Rows:
+    rows: Rows = {}
+    for key in [(name, side, backend) for name in programs for side in sides for backend in backends]:
+        parts = [rank.get(key) for rank in ranks]
+        known = [part for part in parts if part is not None]
+        rows[key] = {
+            "right": len(known) == len(parts) and all(part["right"] for part in known),
+            "whole": len(known) == len(parts) and all(part["whole"] for part in known),
+            "breaks": max([part["breaks"] for part in known], default=0),
+            "seconds": max([part["seconds"] for part in known], default=0.0),
+            "differences": [f"rank {rank}: {text}" for rank, part in enumerate(parts)
+                            for text in (part["differences"] if part else ["ended without a result"])],
+            "why": sorted({text for part in known for text in part["why"]}),
+            "trace": next((part["trace"] for part in known if part.get("trace")), ""),
+        }
+    return rows
+
+
+def table(rows: Rows) -> str:
+    counts: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for (_, side, backend), row in rows.items():
+        count = counts[side, backend]
+        count["programs"] += 1
+        count["right"] += row["right"]
+        count["whole"] += row["whole"] and row["right"]
+        count["breaks"] += row["breaks"]
+    names = ("programs", "right", "whole", "breaks")
+    lines = ["| side | backend | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
+    lines += [f"| {side} | {backend} | " + " | ".join(str(count[name]) for name in names) + " |"
+              for (side, backend), count in counts.items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    sys.path.insert(0, str(ROOT))
+    from tests.ranks.worker import PROGRAMS
+    parser = argparse.ArgumentParser(prog="python -m tests.ranks")
+    parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--sides", default="stator,torch")
+    parser.add_argument("--backends", default="eager")
+    parser.add_argument("--size", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=3000.0)
+    parser.add_argument("--why", action="store_true", help="print why programs are not whole")
+    parser.add_argument("--stderr", action="store_true")
+    given = parser.parse_args()
+    rows = run(given.programs.split(","), given.sides.split(","), given.backends.split(","), given.size, given.seconds,
+               None if given.stderr else subprocess.DEVNULL)
+    for (name, side, backend), row in rows.items():
+        if not row["right"]:
+            print(f"WRONG {side} {backend} {name}: {row['differences'][:3]}")
+            if given.why and row["trace"]:
+                print(row["trace"])
+        if given.why and not row["whole"]:
+            print(f"broken {side} {backend} {name} ({row['seconds']:.1f} s): {row['why']}")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

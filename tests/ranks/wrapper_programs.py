@@ -1,0 +1,208 @@
+"""Modules wrapped by torch: DDP, FSDP, tensor parallelism, DTensor, ZeRO, SyncBatchNorm."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.ranks.programs import built, program, values
+
+
+def mlp() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+
+
+# ---------------------------------------------------------------------- DDP
+
+
+@built(quick=True, whole=False)
+def ddp_forward():
+    model = DistributedDataParallel(mlp())
+    return model, [(values(),), (values(offset=1),)]
+
+
+@built(whole=False)
+def ddp_step():
+    model = DistributedDataParallel(mlp())
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def f(x):
+        loss = model(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        return loss.detach()
+    return f, [(values(),)] * 3
+
+
+@built(whole=False)
+def ddp_no_sync():
+    model = DistributedDataParallel(mlp())
+
+    def f(x):
+        with model.no_sync():
+            model(x).square().mean().backward()
+        model(x.sin()).square().mean().backward()
+        grads = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        return grads
+    return f, [(values(),)] * 2
+
+
+@built(whole=False)
+def ddp_static_graph():
+    model = DistributedDataParallel(mlp(), static_graph=True)
+    return model, [(values(),)] * 2
+
+
+@built(whole=False)
+def ddp_unused():
+    model = DistributedDataParallel(mlp(), find_unused_parameters=True)
+    return model, [(values(),)] * 2
+
+
+@built(whole=False)
+def ddp_buffers():
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)))
+    return model, [(values(),)] * 2
+
+
+# ---------------------------------------------------------------------- FSDP
+
+
+@built(whole=False)
+def fsdp2_forward():
+    model = mlp()
+    fully_shard(model[0])
+    fully_shard(model[2])
+    fully_shard(model)
+    return model, [(values(),)] * 2
+
+
+@built(whole=False)
+def fsdp2_step():
+    model = mlp()
+    fully_shard(model)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def f(x):
+        loss = model(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        return loss.detach()
+    return f, [(values(),)] * 3
+
+
+@built(whole=False)
+def fsdp1_forward():
+    model = FullyShardedDataParallel(mlp(), device_id=torch.device("cpu"), use_orig_params=True)
+    return model, [(values(),)] * 2
+
+
+# ---------------------------------------------------------------------- DTensor
+
+
+@built
+def dtensor_redistributed():
+    mesh = init_device_mesh("cpu", (2,))
+
+    def f(x):
+        return DTensor.from_local(x, mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).to_local() + 1
+    return f, [(values(),), (values(offset=1),)]
+
+
+@built
+def dtensor_matmul():
+    mesh = init_device_mesh("cpu", (2,))
+
+    def f(x):
+        a = DTensor.from_local(x, mesh, [Shard(0)])
+        b = DTensor.from_local(x.new_ones(4, 4), mesh, [Replicate()])
+        return (a @ b).full_tensor()
+    return f, [(values(),), (values(offset=1),)]
+
+
+@built
+def dtensor_partial():
+    mesh = init_device_mesh("cpu", (2,))
+
+    def f(x):
+        return DTensor.from_local(x * 2, mesh, [Partial()]).full_tensor() + 1
+    return f, [(values(),), (values(offset=1),)]
+
+
+@built(whole=False)
+def dtensor_input():
+    mesh = init_device_mesh("cpu", (2,))
+
+    def inputs(offset):
+        return lambda: ((distribute_tensor(torch.arange(16.0).reshape(4, 4) + offset, mesh, [Shard(0)]),), {})
+
+    def f(x):
+        return (x * 2 + 1).sum(0).full_tensor()
+    return f, [inputs(0), inputs(1)]
+
+
+@built
+def tensor_parallel_mlp():
+    mesh = init_device_mesh("cpu", (2,))
+    model = parallelize_module(mlp(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    x = torch.arange(16.0).reshape(4, 4) / 8
+
+    def f(x):
+        return model(x) + 1  # it waits for the last collective
+    return f, [(x,), (x + 1,)]
+
+
+@built
+def tensor_parallel_gradients():
+    mesh = init_device_mesh("cpu", (2,))
+    model = parallelize_module(mlp(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    x = torch.arange(16.0).reshape(4, 4) / 8
+
+    def f(x):
+        loss = model(x).square().mean()
+        return loss, [g.to_local() for g in torch.autograd.grad(loss, list(model.parameters()))]
+    return f, [(x,), (x + 1,)]
+
+
+# ---------------------------------------------------------------------- others
+
+
+@built(whole=False)
+def sync_batch_norm_module():
+    torch.manual_seed(0)
+    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(torch.nn.Linear(4, 4),
+                                                                             torch.nn.BatchNorm1d(4))).eval()
+    return model, [(values(),)] * 2
+
+
+@built(whole=False)
+def zero_optimiser():
+    model = mlp()
+    optimiser = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+
+    def f(x):
+        loss = model(x).square().mean()
+        loss.backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimiser.step()
+        optimiser.zero_grad()
+        return loss.detach()
+    return f, [(values(),)] * 2
+
+
+@program
+def constants_of_placements(x):
+    shard, replicate = Shard(0), Replicate()
+    return x + shard.dim + (shard == Shard(0)) + replicate.is_replicate()
