@@ -20,6 +20,13 @@ class UserFrame(NamedTuple):
     filename: str
     line: int
     function: str
+    owner: str = ""  # the module whose method it is, as its user calls it: model.layers[3]
+
+    @property
+    def name(self) -> str:
+        """`model.layers[3].forward`, or the function's name without the functions around it."""
+        holder, _, short = self.function.rpartition("<locals>.")[2].rpartition(".")
+        return f"{self.owner}.{short}" if self.owner and holder else f"{holder}.{short}".removeprefix(".")
 
 
 class StatorError(RuntimeError):
@@ -135,24 +142,37 @@ class OptionValueError(OptionError, ValueError):
     """An argument of an accepted type with a value that is not accepted."""
 
 
+def is_library(filename: str) -> bool:
+    """Whether a file is torch's or Python's own: users look for their lines elsewhere."""
+    folder = getattr(sys.modules.get("torch"), "__file__", None)
+    ours = filename.startswith((_PYTHON, "<frozen ")) and "-packages" not in filename
+    return ours or folder is not None and filename.startswith(folder[:-len("__init__.py")])
+
+
+_PYTHON = linecache.__file__.removesuffix("linecache.py")
+
+
+def user_frames(frames: Sequence[UserFrame]) -> list[UserFrame]:
+    """The frames outside torch and Python; all of them where there are none."""
+    return [frame for frame in frames if not is_library(frame.filename)] or list(frames)
+
+
 def render_problem(code: str, title: str, cause: str, remedy: str, filename: str | None, line: int | None,
-                   stack: Sequence[UserFrame] = ()) -> str:
-    """The text of one break: code and cause, the user's lines innermost first, the remedy."""
-    lines = [f"{code} {title}: {cause}" if cause else f"{code} {title}"]
+                   stack: Sequence[UserFrame] = (), full: bool = False) -> str:
+    """The text of one break: code, cause and the user's line, its callers, the remedy; `full`: torch's frames, too."""
     frames = list(stack)
-    if filename is not None and line is not None:
-        innermost = frames[-1] if frames else None
-        if innermost is None or (innermost.filename, innermost.line) != (filename, line):
-            frames.append(UserFrame(filename, line, ""))
-    for position, frame in enumerate(reversed(frames)):
-        place = f"  {'at' if position == 0 else 'called from'} {frame.filename}:{frame.line}"
-        lines.append(f"{place} in {frame.function}" if frame.function else place)
-        source = linecache.getline(frame.filename, frame.line).strip()
-        if source:
-            lines.append(f"    {source}")
-    if remedy:
-        lines.append(f"  remedy: {remedy}")
-    return "\n".join(lines)
+    if filename is not None and line is not None and (not frames or frames[-1][:2] != (filename, line)):
+        frames.append(UserFrame(filename, line, ""))
+    shown = frames if full else user_frames(frames)
+    first = f"{code} {title}: {cause}" if cause else f"{code} {title}"
+    lines = []
+    for position, frame in enumerate(reversed(shown)):
+        place = f"{f'{first}, at' if position == 0 else '  called from'} {frame.filename}:{frame.line}"
+        lines.append(f"{place} in {frame.name}" if frame.function else place)
+        lines += [f"    {source}"] if (source := linecache.getline(frame.filename, frame.line).strip()) else []
+        if position == 0 and frame is not frames[-1]:
+            lines.append(f"    inside it: {frames[-1].name} at {frames[-1].filename}:{frames[-1].line}")
+    return "\n".join([*(lines or [first]), *([f"  remedy: {remedy}"] if remedy else [])])
 
 
 def describe_callable(fn: Callable[..., object]) -> str:

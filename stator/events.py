@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, dataclass_transform
+from typing import Any, NamedTuple, Protocol, dataclass_transform
 
 from stator.breaks import Break
 from stator.errors import UserFrame
@@ -28,6 +28,9 @@ class Event:
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
+
+
+Terms = tuple[tuple[str, str], ...]  # names of arguments in guards, and what the user calls them: args[0], x
 
 
 class CaptureStarted(Event):
@@ -46,6 +49,7 @@ class CaptureFinished(Event):
     graph: Any = None
     residual_source: str = ""
     guard_list: Sequence[Any] = ()  # the guards themselves, each with text() and where
+    terms: Terms = ()
 
 
 class CaptureProgress(Event):
@@ -88,8 +92,19 @@ class GraphBreak(Event):
         return cls(stop.code, stop.title, stop.cause, stop.remedy, stop.filename, stop.line, tuple(stop.stack))
 
 
+class Miss(NamedTuple):
+    """Why one entry did not accept a call: the guard that failed, and how many others did."""
+
+    guard_text: str
+    old: str
+    new: str
+    filename: str | None
+    line: int | None
+    more: int = 0
+
+
 class Recompile(Event):
-    """No entry accepted the call. `guard_text` is the failed guard of the nearest entry."""
+    """No entry accepted the call. `guard_text` is the failed guard of the nearest entry; `others`: further ones."""
 
     name: str
     reason: str
@@ -98,6 +113,8 @@ class Recompile(Event):
     new: str = ""
     filename: str | None = None
     line: int | None = None
+    terms: Terms = ()
+    others: tuple[Miss, ...] = ()
 
 
 class EagerFallback(Event):
@@ -213,13 +230,6 @@ class NotCached(Event):
     line: int | None = None
 
 
-class Effects(Event):
-    """The side effects that a captured segment replays, one line of text each."""
-
-    name: str
-    effects: tuple[str, ...]
-
-
 class Audited(Event):
     """A call was made eagerly as well and compared."""
 
@@ -275,6 +285,33 @@ def emit(event: Event) -> None:
         except Exception as error:
             warnings.warn(f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
                           RuntimeWarning, stacklevel=2)
+
+
+class Namer(Protocol):
+    """Names objects as their user does."""
+
+    def modules(self, root: object, members: Sequence[object]) -> dict[int, str]:
+        """The way from a module to others inside it, by id."""
+
+    def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
+        """Names of the arguments of a call, or of what goes on at a resume point."""
+
+
+_namer: Namer | None = None
+
+
+def name_with(namer: Namer) -> None:
+    global _namer
+    _namer = namer
+
+
+def name_modules(root: object, members: Sequence[object]) -> dict[int, str]:
+    return {} if _namer is None else _namer.modules(root, members)
+
+
+def name_arguments(fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
+    """Names for people; nobody needs them where nobody listens."""
+    return () if _namer is None or not _listeners else _namer.arguments(fn, point, values)
 
 
 def show_progress_with(viewer: Listener) -> None:

@@ -17,6 +17,7 @@ from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
 from stator.cache.sharing import Shareable
 from stator.capture.trace import root_frame
+from stator.errors import is_library
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
@@ -119,6 +120,15 @@ class CallSite:
         """How a shape profile calls this site, in any process: its file and its name."""
         code = self.fn.__code__ if self.point is None else self.point.states[-1].code
         return f"{os.path.basename(code.co_filename)}: {self.name}"
+
+    def user_line(self, bound: tuple[Any, ...]) -> tuple[str, int]:
+        """The line where this site begins, of `forward` where a module is compiled."""
+        if self.point is not None:
+            return self.point.states[-1].code.co_filename, self.point.line
+        code = self.fn.__code__
+        if bound and is_library(code.co_filename):
+            code = getattr(getattr(type(bound[0]), "forward", None), "__code__", code)
+        return code.co_filename, code.co_firstlineno
 
     @property
     def place_key(self) -> tuple[Any, ...]:

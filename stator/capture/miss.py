@@ -44,6 +44,7 @@ from stator.settings import marks, stance
 from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes import profile
+from stator.source import name_of
 
 _tracing = threading.local()
 RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's
@@ -52,7 +53,10 @@ _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def open_site(function: types.FunctionType, settings: Settings, compiled: _core.CompiledFunction) -> CallSite:
     """The site of an entry object."""
-    site = CallSite(function, settings, str(settings.name or getattr(function, "__qualname__", "?")))
+    name = str(settings.name or getattr(function, "__qualname__", "?"))
+    if not settings.name and function is torch.nn.Module.__call__ and compiled.prefix_args:
+        name = f"{name_of(type(compiled.prefix_args[0]))}.forward"
+    site = CallSite(function, settings, name)
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
     invoke = site.nested.invoke if settings.compile_nested else call_natively
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)

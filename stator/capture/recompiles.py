@@ -6,31 +6,75 @@ the new value, as an event; and, at the limit, one loud warning that says what r
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from stator import events
 from stator.breaks import REGISTRY
-from stator.capture.call_site import CallSite
-from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
+from stator.capture.call_site import CallSite, Installed
+from stator.errors import RecompileForbidden, RecompileLimit, Unsupported, is_library
+from stator.guards.guard import Guard, Kind
+from stator.guards.guard_semantics import check as check_guard
 from stator.guards.guard_semantics import explain as explain_guard
 from stator.settings import stance
 from stator.settings.process_config import config
+from stator.source import Source
+
+LOOKED_AT = 1000  # guards of an entry behind the one that failed
 
 
 def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
-    """The failed guard of the most recently used entry, in words."""
+    """Why no entry fits: the one with the fewest failed guards first."""
     compiled = site.compiled
-    for (_, _, tag), failed in zip(compiled.entries(), compiled.last_failures(), strict=False):
-        if tag is None or failed is None or failed < 0:
-            continue
-        guard = tag.program.guards[failed]
-        why = explain_guard(guard, bound)
-        where = guard.where or (None, None, None)
-        old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
-        reason = guard.text() if why is None else str(why)
-        return events.Recompile(site.name, reason, guard.text(), old, new, where[0], where[1])
-    return None
+    entries = zip(compiled.entries(), compiled.last_failures(), strict=False)
+    found = [explain_miss(tag, failed, bound) for (_, _, tag), failed in entries
+             if tag is not None and failed is not None and failed >= 0]
+    if not found:
+        return None
+    nearest, *others = sorted(found, key=lambda each: each.more)
+    begins = site.user_line(bound)  # for a fact of the process, and what torch's lines look into
+    if nearest.filename is None or is_library(nearest.filename) and not is_library(begins[0]):
+        nearest = nearest._replace(filename=begins[0], line=begins[1])
+    reason = f"{nearest.guard_text}; now {nearest.new}" if nearest.new else nearest.guard_text
+    return events.Recompile(site.name, reason, *nearest[:5], events.name_arguments(site.fn, site.point, bound),
+                            tuple(others))
+
+
+def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...]) -> events.Miss:
+    """The guard of one entry that failed, the shortest way to its value where others fail with it."""
+    guards = tag.program.guards
+    more = [guard for guard in itertools.islice(guards, failed + 1, failed + LOOKED_AT)
+            if guard.kind is not Kind.GLOBAL_STATE and not holds(guard, bound)]
+    guard = guards[failed]
+    why = explain_guard(guard, bound)
+    if why is not None and why.found.endswith("cannot be read"):  # a consequence of one that can
+        readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
+                    and not reason.found.endswith("cannot be read")]
+        guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
+    where = user_place(guard, tag.guards)
+    old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
+    return events.Miss(guard.text() if why is None else why.text, old, new, *where, len(more))
+
+
+def holds(guard: Guard, bound: tuple[Any, ...]) -> bool:
+    """Check a guard though one before it, on which it builds, has failed."""
+    try:
+        return check_guard(guard, bound)
+    except Exception:
+        return False
+
+
+def user_place(guard: Guard, guards: Sequence[Guard]) -> tuple[str | None, int | None]:
+    """The user's line behind a guard: of torch's lines, the line that first read what they look into."""
+    if guard.where is None or not is_library(guard.where[0]):
+        return guard.where[:2] if guard.where else (None, None)
+    lines = {each.source: each.where[:2] for each in reversed(guards) if each.where and not is_library(each.where[0])}
+    source: Source | None = guard.source
+    while source is not None and source not in lines:
+        source = source.base
+    return guard.where[:2] if source is None else lines[source]
 
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:

@@ -189,7 +189,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
     events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
-                                       guards))
+                                       guards, events.name_arguments(site.fn, site.point, bound)))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual, shareable=serves,
                                         under_locks=bool(done.vm.locks.used),
