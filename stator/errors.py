@@ -152,6 +152,14 @@ def is_library(filename: str) -> bool:
 _PYTHON = linecache.__file__.removesuffix("linecache.py")
 
 
+def source_line(filename: str, line: int) -> str:
+    """One line of a file; empty for what is no file: a code object may be called anything."""
+    try:
+        return linecache.getline(filename, line).strip()
+    except ValueError:
+        return ""
+
+
 def user_frames(frames: Sequence[UserFrame]) -> list[UserFrame]:
     """The frames outside torch and Python; all of them where there are none."""
     return [frame for frame in frames if not is_library(frame.filename)] or list(frames)
@@ -169,7 +177,7 @@ def render_problem(code: str, title: str, cause: str, remedy: str, filename: str
     for position, frame in enumerate(reversed(shown)):
         place = f"{f'{first}, at' if position == 0 else '  called from'} {frame.filename}:{frame.line}"
         lines.append(f"{place} in {frame.name}" if frame.function else place)
-        lines += [f"    {source}"] if (source := linecache.getline(frame.filename, frame.line).strip()) else []
+        lines += [f"    {source}"] if (source := source_line(frame.filename, frame.line)) else []
         if position == 0 and frame is not frames[-1]:
             lines.append(f"    inside it: {frames[-1].name} at {frames[-1].filename}:{frames[-1].line}")
     return "\n".join([*(lines or [first]), *([f"  remedy: {remedy}"] if remedy else [])])

@@ -99,7 +99,7 @@ def enclosing_loops(code: CodeType, state: Any) -> list[str]:
     return found if len(found) == stack else []
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def tree_of(filename: str) -> ast.Module | None:
     try:
         return ast.parse("".join(linecache.getlines(filename)))

@@ -9,14 +9,13 @@ import ast
 import collections
 import dis
 import io
-import linecache
 import re
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 
 from stator import events
-from stator.errors import is_library, render_problem, user_frames
+from stator.errors import is_library, render_problem, source_line, user_frames
 from stator.report.names import short, translate
 
 
@@ -35,7 +34,7 @@ def _recompile(event: events.Recompile) -> str:
         lines.append(f"  was {nearest.old or '?'}, is {nearest.new or '?'}")
     if event.filename is not None:
         lines.append(f"  guarded at {event.filename}:{event.line}")
-        source = linecache.getline(event.filename, event.line or 0).strip()
+        source = source_line(event.filename, event.line or 0)
         lines += [f"    {source}"] if source else []
     if "length_hint(" in event.guard_text and " resumed at line " in event.name:
         lines.append("  the loop goes over a graph break: each number of items that are left is captured by itself")
@@ -162,19 +161,23 @@ def graph_code(graph: Any) -> str:
     lines: list[str] = []
     place = ""
     for node in graph.graph.nodes:
-        found = user_line(node)
-        if found and found != place:
-            lines.append(f"# {found}")
-            place = found
-        if node.op == "output":
-            lines.append(f"return {node.args[0]}")
-        elif node.op == "placeholder":
-            lines.append(f"{node.name}: {held_by(node)} = input  # {source_of(node)}")
-        else:
-            target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-            given = [repr_of(arg) for arg in node.args] + [f"{k}={repr_of(v)}" for k, v in node.kwargs.items()]
-            lines.append(f"{node.name}: {held_by(node)} = {target}({', '.join(given)})")
+        text = (node.meta.get("stack_trace") or "").strip().rpartition("\n")[2].strip()
+        if text.startswith("File ") and text != place:
+            lines.append("# {}:{} in {}".format(*user_line(text)))
+            place = text
+        lines.append(graph_line(node))
     return "\n".join(lines)
+
+
+def graph_line(node: Any) -> str:
+    """One node: `relu: f32[3] cpu = relu(add)`."""
+    if node.op == "output":
+        return f"return {node.args[0]}"
+    if node.op == "placeholder":
+        return f"{node.name}: {held_by(node)} = input  # {source_of(node)}"
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    given = [repr_of(arg) for arg in node.args] + [f"{k}={repr_of(v)}" for k, v in node.kwargs.items()]
+    return f"{node.name}: {held_by(node)} = {target}({', '.join(given)})"
 
 
 def repr_of(arg: object) -> str:
@@ -186,13 +189,10 @@ def source_of(node: Any) -> str:
     return source.text() if source is not None else str(node.target)
 
 
-def user_line(node: Any) -> str:
-    """`file:line in function` of the innermost user frame."""
-    text = (node.meta.get("stack_trace") or "").strip().rpartition("\n")[2].strip()
-    if not text.startswith("File "):
-        return ""
-    filename, line, function = text.removeprefix("File ").split(", ", 2)
-    return f"{filename.strip(chr(34))}:{line.removeprefix('line ')} {function}"
+def user_line(text: str) -> tuple[str, int, str]:
+    """(file, line, function) of one line of a stack."""
+    filename, line, function = text.strip().removeprefix("File ").split(", ", 2)
+    return filename.strip('"'), int(line.removeprefix("line ")), function.removeprefix("in ")
 
 
 def held_by(node: Any) -> str:
