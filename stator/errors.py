@@ -160,6 +160,19 @@ def source_line(filename: str, line: int) -> str:
         return ""
 
 
+def user_lines(guards: Sequence[Any]) -> Callable[[Any], tuple[str, int] | None]:
+    """Find the user's line behind a guard: for torch's lines, the line that first read what they look into."""
+    own = {each.source: each.where[:2] for each in reversed(guards) if each.where and not is_library(each.where[0])}
+
+    def line_of(guard: Any) -> tuple[str, int] | None:
+        source = guard.source if guard.where and is_library(guard.where[0]) else None
+        while source is not None and source not in own:
+            source = source.base
+        return own[source] if source is not None else guard.where and guard.where[:2]
+
+    return line_of
+
+
 def user_frames(frames: Sequence[UserFrame]) -> list[UserFrame]:
     """The frames outside torch and Python; all of them where there are none."""
     return [frame for frame in frames if not is_library(frame.filename)] or list(frames)

@@ -51,6 +51,7 @@ class CaptureFinished(Event):
     guard_list: Sequence[Any] = ()  # the guards themselves, each with text() and where
     terms: Terms = ()
     guard_microseconds: float = 0.0  # of one check, measured while somebody listens
+    kind_microseconds: tuple[tuple[str, float], ...] = ()  # the same by kind of guard, where prices are wanted
 
 
 class CaptureProgress(Event):

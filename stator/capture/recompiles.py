@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 from stator import events
 from stator.breaks import REGISTRY
 from stator.capture.call_site import CallSite, Installed
-from stator.errors import RecompileForbidden, RecompileLimit, Unsupported, is_library
+from stator.errors import RecompileForbidden, RecompileLimit, Unsupported, is_library, user_lines
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import check as check_guard
 from stator.guards.guard_semantics import explain as explain_guard
 from stator.settings import stance
 from stator.settings.process_config import config
-from stator.source import Source
 
 LOOKED_AT = 1000  # guards of an entry behind the one that failed
 
@@ -53,9 +51,10 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...]) -> events.
         readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
                     and not reason.found.endswith("cannot be read")]
         guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
-    where = user_place(guard, tag.guards)
+    where = user_lines(tag.guards)(guard) or (None, None)
     old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
-    return events.Miss(guard.text() if why is None else why.text, old, new, *where, len(more))
+    return events.Miss(guard.text() if why is None else why.text, old, new, *where,
+                       len({each.source for each in more} - {guard.source}))
 
 
 def holds(guard: Guard, bound: tuple[Any, ...]) -> bool:
@@ -64,17 +63,6 @@ def holds(guard: Guard, bound: tuple[Any, ...]) -> bool:
         return check_guard(guard, bound)
     except Exception:
         return False
-
-
-def user_place(guard: Guard, guards: Sequence[Guard]) -> tuple[str | None, int | None]:
-    """The user's line behind a guard: of torch's lines, the line that first read what they look into."""
-    if guard.where is None or not is_library(guard.where[0]):
-        return guard.where[:2] if guard.where else (None, None)
-    lines = {each.source: each.where[:2] for each in reversed(guards) if each.where and not is_library(each.where[0])}
-    source: Source | None = guard.source
-    while source is not None and source not in lines:
-        source = source.base
-    return guard.where[:2] if source is None else lines[source]
 
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:

@@ -188,9 +188,11 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
+    terms = events.name_arguments(site.fn, site.point, bound)
+    cost = measured(program, bound) if events.listening() else 0.0
+    by_kind = measured_by_kind(guards, bound) if site.points.probe is not None else ()
     events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
-                                       guards, events.name_arguments(site.fn, site.point, bound),
-                                       measured(program, bound) if events.listening() else 0.0))
+                                       guards, terms, cost, by_kind))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual, shareable=serves,
                                         under_locks=bool(done.vm.locks.used),
@@ -204,6 +206,16 @@ def measured(program: Any, bound: tuple[Any, ...]) -> float:
         for _ in range(20):
             program.check(bound)
         return (time.perf_counter() - began) / 20 * 1e6
+
+
+def measured_by_kind(guards: Sequence[Guard], bound: tuple[Any, ...]) -> tuple[tuple[str, float], ...]:
+    """The microseconds of checking the guards of each kind alone."""
+    kinds: dict[Kind, list[Guard]] = {}
+    for guard in guards:
+        kinds.setdefault(guard.kind, []).append(guard)
+    programs = {kind: lower(in_order(each), [], []) for kind, each in kinds.items()}
+    return tuple([(kind.name, measured(_core.GuardProgram(each.nodes, each.checks, each.wanted, len(bound), 0), bound))
+                  for kind, each in programs.items()])
 
 
 def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:

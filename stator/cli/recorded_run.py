@@ -68,7 +68,8 @@ class Watched:
             self.sites.update((id(compiled), compiled) for compiled in living(miss._entries))
 
     def data(self, title: str) -> dict[str, Any]:
-        rows = [site_row(compiled) for compiled in self.sites.values()]
+        rows = sorted(map(site_row, self.sites.values()),
+                      key=lambda row: (not row["starts"], -row["calls"], row["name"]))
         return run_data(self.recorded, title, self.probe.prices(), [row for row in rows if row["entries"]],
                         "" if self.error is None else f"{type(self.error).__name__}: {self.error}")
 

@@ -6,7 +6,7 @@ measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,13 +30,13 @@ class Family:
         return f"{len(self.guards)} {self.title}{cost}"
 
 
-def fold(guards: Iterable[Any], measure: Callable[[Sequence[Any]], float] | None = None) -> list[Family]:
-    """Families of guards, the largest first; `measure` gives the microseconds that checking some takes."""
+def fold(guards: Iterable[Any], costs: Iterable[tuple[str, float]] = ()) -> list[Family]:
+    """Families of guards, the costliest and largest first; `costs` are microseconds by kind of guard."""
     found: dict[str, Family] = {}
     for guard in guards:
         title = FAMILIES.get(guard.kind.name, guard.kind.name.lower())
         found.setdefault(title, Family(title)).guards.append(guard)
-    if measure is not None:
-        for family in found.values():
-            family.microseconds = measure(family.guards)
-    return sorted(found.values(), key=lambda family: -len(family.guards))
+    for kind, cost in costs:
+        if (family := found.get(FAMILIES.get(kind, kind.lower()))) is not None:
+            family.microseconds = (family.microseconds or 0.0) + cost
+    return sorted(found.values(), key=lambda family: (-(family.microseconds or 0.0), -len(family.guards)))

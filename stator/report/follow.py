@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from stator import events
-from stator.errors import OptionTypeError, OptionValueError
+from stator.errors import OptionTypeError, OptionValueError, user_lines
 from stator.report.names import short, translate
 from stator.report.text import (
     change,
@@ -43,7 +43,8 @@ def _of_graph(title: str, text_of: Callable[[Any], str], language: str) -> Calla
 
 
 def _guards(event: events.CaptureFinished) -> Block:
-    lines = [translate(guard.text(), event.terms) + (f"   # {guard.where[0]}:{guard.where[1]}" if guard.where else "")
+    line_of = user_lines(event.guard_list)
+    lines = [translate(guard.text(), event.terms) + (f"   # {place[0]}:{place[1]}" if (place := line_of(guard)) else "")
              for guard in event.guard_list]
     return "\n".join([f"guards of {short(event.name)}", *lines]), ""
 

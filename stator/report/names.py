@@ -139,3 +139,8 @@ def short(name: str) -> str:
     base, resumed, line = name.partition(" resumed at line ")
     base = base.rpartition("<locals>.")[2]
     return f"{base} after line {line}" if resumed else base
+
+
+def short_file(filename: str) -> str:
+    """`torch/nn/modules/module.py` for files of libraries; others as they are."""
+    return filename.rpartition("-packages/")[2]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stator import events
-from stator.errors import UserFrame, is_library, source_line, user_frames
+from stator.errors import UserFrame, is_library, source_line, user_frames, user_lines
 from stator.report.families import fold
 from stator.report.names import short, translate
 from stator.report.text import change, graph_line, held_by, render, symbolic_inputs, user_line, user_place
@@ -112,11 +112,12 @@ def _capture(at: float, event: events.CaptureFinished) -> Json:
     found: Json = {"t": at, "name": short(event.name), "graph_nodes": event.graph_nodes, "guard_count": event.guards,
                    "seconds": event.seconds, "guard_us": event.guard_microseconds, "operations": 0, "sizes": [],
                    "nodes": [], "input_bytes": 0, "made_bytes": 0, "residual": event.residual_source}
-    found["families"] = [{"title": family.title, "count": len(family.guards)} for family in fold(event.guard_list)]
+    line_of, families = user_lines(event.guard_list), fold(event.guard_list, event.kind_microseconds)
+    found["families"] = [{"title": each.title, "count": len(each.guards), "us": each.microseconds or 0.0}
+                         for each in families]
     found["guards"] = [{"family": family.title, "text": translate(guard.text(), event.terms),
-                        "file": guard.where[0] if guard.where else None,
-                        "line": guard.where[1] if guard.where else None}
-                       for family in fold(event.guard_list) for guard in family.guards[:MOST_GUARDS]]
+                        "file": (place := line_of(guard) or (None, None))[0], "line": place[1]}
+                       for family in families for guard in family.guards[:MOST_GUARDS]]
     if event.graph is not None:
         nodes = list(event.graph.graph.nodes)
         found["operations"] = sum(node.op.startswith("call_") for node in nodes)

@@ -169,11 +169,13 @@ const sections = {
   },
   guards() {
     const sums = new Map();
-    for (const capture of data.captures) for (const family of capture.families)
-      sums.set(family.title, (sums.get(family.title) || 0) + family.count);
-    const families = [...sums].sort((left, right) => right[1] - left[1]);
-    const found = [el("h2", {}, "Families"), ...table(["family", "#guards"], families,
-      (each) => el("tr", {}, cell(each[0]), number(String(each[1]))))];
+    for (const capture of data.captures) for (const family of capture.families) {
+      const sum = sums.get(family.title) || {guards: 0, us: 0};
+      sums.set(family.title, {guards: sum.guards + family.count, us: sum.us + family.us});
+    }
+    const families = [...sums].sort((left, right) => right[1].us - left[1].us || right[1].guards - left[1].guards);
+    const found = [el("h2", {}, "Families"), ...table(["family", "#guards", "#us to check, measured"], families,
+      (each) => el("tr", {}, cell(each[0]), number(String(each[1].guards)), number(each[1].us.toFixed(2))))];
     found.push(el("h2", {}, "Cost of one check, measured"));
     const rows = [...data.captures].sort((left, right) => right.guard_us - left.guard_us);
     found.push(...table(["function", "#guards", "#us a call"], rows, (each) => el("tr", {},
