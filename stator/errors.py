@@ -75,7 +75,7 @@ class Unsupported(StatorError):
     like = "torch._dynamo.exc", "Unsupported"
 
     def __init__(self, code: str, title: str, cause: str = "", remedy: str = "", filename: str | None = None,
-                 line: int | None = None, stack: Sequence[tuple[str, int, str]] = ()) -> None:
+                 line: int | None = None, stack: Sequence[UserFrame | tuple[str, int, str]] = ()) -> None:
         super().__init__(code, title, cause, remedy, filename, line, tuple(stack))
         self.code, self.title, self.cause, self.remedy = code, title, cause, remedy
         self.filename, self.line = filename, line

@@ -6,7 +6,6 @@ the new value, as an event; and, at the limit, one loud warning that says what r
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
@@ -36,24 +35,26 @@ def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | N
     if nearest.filename is None or is_library(nearest.filename) and not is_library(begins[0]):
         nearest = nearest._replace(filename=begins[0], line=begins[1])
     reason = f"{nearest.guard_text}; now {nearest.new}" if nearest.new else nearest.guard_text
-    return events.Recompile(site.name, reason, *nearest[:5], events.name_arguments(site.fn, site.point, bound),
+    return events.Recompile(site.name, reason, nearest.guard_text, nearest.old, nearest.new, nearest.filename,
+                            nearest.line, events.name_arguments(site.fn, site.point, bound),
                             tuple(others))
 
 
 def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...]) -> events.Miss:
     """The guard of one entry that failed, the shortest way to its value where others fail with it."""
     guards = tag.program.guards
-    more = [guard for guard in itertools.islice(guards, failed + 1, failed + LOOKED_AT)
-            if guard.kind is not Kind.GLOBAL_STATE and not holds(guard, bound)]
+    behind = range(failed + 1, min(len(tag.program.checks), failed + LOOKED_AT))
+    more = [guard for number in behind if (guard := guards[number]).kind is not Kind.GLOBAL_STATE
+            and not holds(guard, bound)]
     guard = guards[failed]
     why = explain_guard(guard, bound)
     if why is not None and why.found.endswith("cannot be read"):  # a consequence of one that can
         readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
                     and not reason.found.endswith("cannot be read")]
         guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
-    where = user_lines(tag.guards)(guard) or (None, None)
+    filename, line = user_lines(tag.guards)(guard) or (None, None)
     old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
-    return events.Miss(guard.text() if why is None else why.text, old, new, *where,
+    return events.Miss(guard.text() if why is None else why.text, old, new, filename, line,
                        len({each.source for each in more} - {guard.source}))
 
 

@@ -391,7 +391,7 @@ class Machine(Mechanisms):
             frame = frame.caller()
         modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
         names = events.name_modules(modules[-1], modules) if modules else {}
-        return [UserFrame(*place, names.get(id(owner), "")) for *place, owner in reversed(found)]
+        return [UserFrame(file, line, name, names.get(id(owner), "")) for file, line, name, owner in reversed(found)]
 
     def _owner(self, frame: Frame) -> object:
         """The user's object that a frame has as its first local."""

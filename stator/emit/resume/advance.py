@@ -57,7 +57,7 @@ class Points:
         found = self.known.get(key)
         if found is None:
             line = decode(states[-1].code).instructions[states[-1].index].line
-            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}", line)
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}", line or 0)
             found.compiled = self.make_entry(found)
             self.known[key] = found
         return found
