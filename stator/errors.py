@@ -8,7 +8,6 @@ tracer stops, and the user sees it only as `Unsupported`.
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -21,12 +20,6 @@ class UserFrame(NamedTuple):
     line: int
     function: str
     owner: str = ""  # the module whose method it is, as its user calls it: model.layers[3]
-
-    @property
-    def name(self) -> str:
-        """`model.layers[3].forward`, or the function's name without the functions around it."""
-        holder, _, short = self.function.rpartition("<locals>.")[2].rpartition(".")
-        return f"{self.owner}.{short}" if self.owner and holder else f"{holder}.{short}".removeprefix(".")
 
 
 class StatorError(RuntimeError):
@@ -82,7 +75,7 @@ class Unsupported(StatorError):
         self.stack = tuple(UserFrame(*entry) for entry in stack)
 
     def __str__(self) -> str:
-        return render_problem(self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack)
+        return rendering.problem(self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack)
 
     @property
     def msg(self) -> str:
@@ -142,58 +135,13 @@ class OptionValueError(OptionError, ValueError):
     """An argument of an accepted type with a value that is not accepted."""
 
 
-def is_library(filename: str) -> bool:
-    """Whether a file is torch's or Python's own: users look for their lines elsewhere."""
-    folder = getattr(sys.modules.get("torch"), "__file__", None)
-    ours = filename.startswith((_PYTHON, "<frozen ")) and "-packages" not in filename
-    return ours or folder is not None and filename.startswith(folder[:-len("__init__.py")])
+class _Rendering:
+    """How breaks are shown; `stator.report.problems` puts its own in, with the user's lines and the remedy."""
+
+    problem: Callable[..., str] = staticmethod(lambda code, title, cause, *more: f"{code} {title}: {cause}")
 
 
-_PYTHON = linecache.__file__.removesuffix("linecache.py")
-
-
-def source_line(filename: str, line: int) -> str:
-    """One line of a file; empty for what is no file: a code object may be called anything."""
-    try:
-        return linecache.getline(filename, line).strip()
-    except ValueError:
-        return ""
-
-
-def user_lines(guards: Sequence[Any]) -> Callable[[Any], tuple[str, int] | None]:
-    """Find the user's line behind a guard: for torch's lines, the line that first read what they look into."""
-    own = {each.source: each.where[:2] for each in reversed(guards) if each.where and not is_library(each.where[0])}
-
-    def line_of(guard: Any) -> tuple[str, int] | None:
-        source = guard.source if guard.where and is_library(guard.where[0]) else None
-        while source is not None and source not in own:
-            source = source.base
-        return own[source] if source is not None else guard.where and guard.where[:2]
-
-    return line_of
-
-
-def user_frames(frames: Sequence[UserFrame]) -> list[UserFrame]:
-    """The frames outside torch and Python; all of them where there are none."""
-    return [frame for frame in frames if not is_library(frame.filename)] or list(frames)
-
-
-def render_problem(code: str, title: str, cause: str, remedy: str, filename: str | None, line: int | None,
-                   stack: Sequence[UserFrame] = (), full: bool = False) -> str:
-    """The text of one break: code, cause and the user's line, its callers, the remedy; `full`: torch's frames, too."""
-    frames = list(stack)
-    if filename is not None and line is not None and (not frames or frames[-1][:2] != (filename, line)):
-        frames.append(UserFrame(filename, line, ""))
-    shown = frames if full else user_frames(frames)
-    first = f"{code} {title}: {cause}" if cause else f"{code} {title}"
-    lines = []
-    for position, frame in enumerate(reversed(shown)):
-        place = f"{f'{first}, at' if position == 0 else '  called from'} {frame.filename}:{frame.line}"
-        lines.append(f"{place} in {frame.name}" if frame.function else place)
-        lines += [f"    {source}"] if (source := source_line(frame.filename, frame.line)) else []
-        if position == 0 and frame is not frames[-1]:
-            lines.append(f"    inside it: {frames[-1].name} at {frames[-1].filename}:{frames[-1].line}")
-    return "\n".join([*(lines or [first]), *([f"  remedy: {remedy}"] if remedy else [])])
+rendering = _Rendering()
 
 
 def describe_callable(fn: Callable[..., object]) -> str:

@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, dataclass_transform
+from typing import Any, NamedTuple, dataclass_transform
 
 from stator.breaks import Break
 from stator.errors import UserFrame
@@ -289,31 +289,23 @@ def emit(event: Event) -> None:
                           RuntimeWarning, stacklevel=2)
 
 
-class Namer(Protocol):
-    """Names objects as their user does."""
+class Names:
+    """Names for people; `stator.report.names` has those that users give, and takes this one's place."""
 
     def modules(self, root: object, members: Sequence[object]) -> dict[int, str]:
         """The way from a module to others inside it, by id."""
+        return {}
 
     def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
         """Names of the arguments of a call, or of what goes on at a resume point."""
+        return ()
+
+    def line(self, guard: Any, guards: Sequence[Any], begins: tuple[str, int]) -> tuple[str, int]:
+        """The user's line behind a guard, else where the function begins."""
+        return guard.where[:2] if guard.where else begins
 
 
-_namer: Namer | None = None
-
-
-def name_with(namer: Namer) -> None:
-    global _namer
-    _namer = namer
-
-
-def name_modules(root: object, members: Sequence[object]) -> dict[int, str]:
-    return {} if _namer is None else _namer.modules(root, members)
-
-
-def name_arguments(fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
-    """Names for people; nobody needs them where nobody listens."""
-    return () if _namer is None or not _listeners else _namer.arguments(fn, point, values)
+names = Names()
 
 
 def show_progress_with(viewer: Listener) -> None:

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
 from stator.cache.sharing import Shareable
 from stator.capture.trace import root_frame
-from stator.errors import is_library
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
@@ -126,7 +127,7 @@ class CallSite:
         if self.point is not None:
             return self.point.states[-1].code.co_filename, self.point.line
         code = self.fn.__code__
-        if bound and is_library(code.co_filename):
+        if bound and self.fn is torch.nn.Module.__call__:
             code = getattr(getattr(type(bound[0]), "forward", None), "__code__", code)
         return code.co_filename, code.co_firstlineno
 

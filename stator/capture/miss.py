@@ -24,7 +24,6 @@ from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.registry import check_settings
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
-from stator.cache.probe import BreakProbe
 from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
@@ -304,14 +303,14 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     return resumed.compiled
 
 
-def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...],
-                   kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
-    """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
+def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any],
+                   probe: object) -> tuple[Any, list[events.Event], list[Installed]]:
+    """Capture one call: its value, its events, and what every entry was made from; `probe` watches its breaks."""
     compiled = make_entry(fn, replace(settings, isolate_recompiles=True, start="now"))
     points = compiled._stator_site.points
-    points.probe = probe = BreakProbe()
+    points.probe = probe
     with events.record() as log:
         value = compiled(*args, **kwargs)
     points.probe = None
     entries = [compiled, *points.entries()]
-    return value, log, [tag for entry in entries for _, _, tag in entry.entries()], probe
+    return value, log, [tag for entry in entries for _, _, tag in entry.entries()]

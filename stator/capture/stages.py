@@ -188,9 +188,10 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
-    terms = events.name_arguments(site.fn, site.point, bound)
+    terms = events.names.arguments(site.fn, site.point, bound)
     cost = measured(program, bound) if events.listening() else 0.0
-    by_kind = measured_by_kind(guards, bound) if site.points.probe is not None else ()
+    probe = site.points.probe
+    by_kind = () if probe is None else probe.guard_costs(guards, lambda some: measured_alone(some, bound))
     events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
                                        guards, terms, cost, by_kind))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
@@ -208,14 +209,9 @@ def measured(program: Any, bound: tuple[Any, ...]) -> float:
         return (time.perf_counter() - began) / 20 * 1e6
 
 
-def measured_by_kind(guards: Sequence[Guard], bound: tuple[Any, ...]) -> tuple[tuple[str, float], ...]:
-    """The microseconds of checking the guards of each kind alone."""
-    kinds: dict[Kind, list[Guard]] = {}
-    for guard in guards:
-        kinds.setdefault(guard.kind, []).append(guard)
-    programs = {kind: lower(in_order(each), [], []) for kind, each in kinds.items()}
-    return tuple([(kind.name, measured(_core.GuardProgram(each.nodes, each.checks, each.wanted, len(bound), 0), bound))
-                  for kind, each in programs.items()])
+def measured_alone(guards: Sequence[Guard], bound: tuple[Any, ...]) -> float:
+    one = lower(in_order(guards))
+    return measured(_core.GuardProgram(one.nodes, one.checks, one.wanted, len(bound), 0), bound)
 
 
 def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd.profiler_util import FunctionEvent
 
 import stator
 from stator.cli.recorded_run import Model, Watched, is_model, load_model, watch_script, watched
@@ -40,7 +41,7 @@ class GraphTime:
     def __call__(self, module: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
         count = sum(node.op.startswith("call_") for node in module.graph.nodes)
 
-        def run(*args: object) -> Any:
+        def run(*args: object) -> object:
             began = time.perf_counter()
             with torch.profiler.record_function(GRAPH):
                 result = module.forward(*args)
@@ -98,9 +99,10 @@ def shares(call: Callable[[], object]) -> dict[str, float]:
             "time_share": time_inside / time_of_all if time_of_all else 1.0}
 
 
-def ancestors(event: Any) -> list[str]:
+def ancestors(event: FunctionEvent) -> list[str]:
     found = []
-    while (event := event.cpu_parent) is not None:
+    while event.cpu_parent is not None:
+        event = event.cpu_parent
         found.append(event.name)
     return found
 

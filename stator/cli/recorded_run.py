@@ -11,17 +11,17 @@ import importlib
 import runpy
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stator import events
-from stator.cache.probe import Visit, added_microseconds
+from stator import _core, events
 from stator.capture import miss
 from stator.cli.run import install_with_torch
-from stator.emit.resume.advance import Points
+from stator.emit.resume.advance import Advance, Points
 from stator.host.garbage_collection import living
+from stator.report.break_costs import Visit, added_microseconds, costs_by_kind
 from stator.report.names import short
 from stator.report.run_data import Price, Recording, recording, run_data
 
@@ -34,10 +34,10 @@ class RunProbe:
 
     passages: dict[int, list[Any]] = field(default_factory=dict)  # of an advance: itself, count, native, added
 
-    def watch(self, advance: Any, values: tuple[Any, ...], run: Callable[..., Any]) -> Callable[..., Any]:
+    def watch(self, advance: Advance, values: tuple[Any, ...], run: Callable[..., Any]) -> Callable[..., Any]:
         row = self.passages.setdefault(id(advance), [advance, 0, 0.0, None])
 
-        def timed(operands: list[Any], invoke: object) -> Any:
+        def timed(operands: list[Any], invoke: object) -> object:
             began = time.perf_counter()
             outcome = run(operands, invoke)
             row[2] += time.perf_counter() - began
@@ -47,6 +47,9 @@ class RunProbe:
             return outcome
 
         return timed
+
+    def guard_costs(self, guards: Iterable[Any], measure: Callable[..., float]) -> tuple[tuple[str, float], ...]:
+        return costs_by_kind(guards, measure)
 
     def prices(self) -> list[Price]:
         return [Price(advance.event, count, native / count * 1e6, added or 0.0)
@@ -74,7 +77,7 @@ class Watched:
                         "" if self.error is None else f"{type(self.error).__name__}: {self.error}")
 
 
-def site_row(compiled: Any) -> dict[str, Any]:
+def site_row(compiled: _core.CompiledFunction) -> dict[str, Any]:
     """One compiled function, or what follows one of its breaks."""
     site = compiled._stator_site
     entries = [tag for _, _, tag in compiled.entries() if tag is not None]
@@ -110,7 +113,7 @@ def run_script(arguments: list[str], module: str | None = None) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
-def watch_script(arguments: list[str], backend: Any = None) -> Watched:
+def watch_script(arguments: list[str], backend: str | Callable[..., object] | None = None) -> Watched:
     """A script with torch.compile going through Stator."""
     install_with_torch(backend)
     with watched() as found:
@@ -127,7 +130,7 @@ class Model:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def call(self, fn: Callable[..., Any] | None = None) -> Any:
+    def call(self, fn: Callable[..., object] | None = None) -> object:
         return (self.fn if fn is None else fn)(*self.args, **self.kwargs)
 
 

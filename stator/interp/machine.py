@@ -387,16 +387,13 @@ class Machine(Mechanisms):
         frame = self.frame
         while frame is not None:
             if not is_own(frame):
-                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname, self._owner(frame)))
+                tracker = self.heap.tracker_of(next(iter(frame.locals), None))
+                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname,
+                              None if tracker is None else tracker.original))
             frame = frame.caller()
         modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
-        names = events.name_modules(modules[-1], modules) if modules else {}
+        names = events.names.modules(modules[-1], modules) if modules else {}
         return [UserFrame(file, line, name, names.get(id(owner), "")) for file, line, name, owner in reversed(found)]
-
-    def _owner(self, frame: Frame) -> object:
-        """The user's object that a frame has as its first local."""
-        tracker = self.heap.tracker_of(first) if (first := next(iter(frame.locals), None)) is not None else None
-        return None if tracker is None else tracker.original
 
     def stack_trace(self) -> str:
         """The user's stack as text, for the metadata of a graph node."""

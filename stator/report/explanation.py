@@ -10,13 +10,16 @@ import collections
 import types
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stator import events
-from stator.errors import is_library, render_problem, user_lines
 from stator.report.families import Family, fold
-from stator.report.names import short_file, translate
+from stator.report.names import short_file, translate, user_lines
+from stator.report.problems import is_library, render_problem
 from stator.report.text import render
+
+if TYPE_CHECKING:
+    from torch import fx
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,12 @@ class Explanation:
         return fold(self.guards, self.guard_costs)
 
 
-def operations(graph: Any) -> list[Any]:
+def operations(graph: fx.GraphModule) -> list[fx.Node]:
     """The nodes of a graph module that compute something."""
     return [node for node in graph.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
 
 
-def _summary(graph: Any) -> str:
+def _summary(graph: fx.GraphModule) -> str:
     nodes = operations(graph)
     names = collections.Counter(str(getattr(node.target, "__name__", node.target)) for node in nodes)
     inputs = sum(node.op == "placeholder" for node in graph.graph.nodes)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from stator import events
-from stator.errors import OptionTypeError, OptionValueError, user_lines
-from stator.report.names import short, translate
+from stator.errors import OptionTypeError, OptionValueError
+from stator.report.names import short, translate, user_lines
 from stator.report.text import (
     change,
     disassembled,
@@ -106,13 +106,13 @@ class Repeated:
     """Events that say again what was shown: a break in a loop, or of a segment that is captured anew.  Counted only."""
 
     def __init__(self) -> None:
-        self.counts: dict[Any, int] = {}
-        self.titles: dict[Any, str] = {}
+        self.counts: dict[tuple[object, ...], int] = {}
+        self.titles: dict[tuple[object, ...], str] = {}
 
     def seen(self, event: events.Event) -> bool:
         if isinstance(event, events.GraphBreak):
             place = user_place(event)  # further breaks of one line follow from the first
-            key: Any = ("graph_breaks", place) if place is not None else ("graph_breaks", event.cause)
+            key: tuple[object, ...] = ("graph_breaks", place) if place is not None else ("graph_breaks", event.cause)
             self.titles.setdefault(key, f"{event.code} {event.title}: {event.cause}")
         elif isinstance(event, events.Recompile) and "length_hint(" in event.guard_text:
             miss = events.Miss(event.guard_text, "", "", event.filename, event.line)
@@ -126,7 +126,7 @@ class Repeated:
 
     def lines(self) -> list[tuple[str, str]]:
         """(log, text) of each event that came again."""
-        return [(key[0], f"{count} more there, after {self.titles[key]}"
+        return [(str(key[0]), f"{count} more there, after {self.titles[key]}"
                  + (f", at {key[1][0]}:{key[1][1]}" if isinstance(key[1], tuple) else ""))
                 for key, count in self.counts.items() if count]
 

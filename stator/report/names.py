@@ -14,11 +14,50 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
-from typing import Any
+from typing import Protocol, cast
 
 from stator import events
+from stator.report.problems import is_library
 
 ROOT = "model"
+
+
+class Step(Protocol):
+    """A source: where a value comes from."""
+
+    @property
+    def base(self) -> Step | None: ...
+
+
+class Placed(Protocol):
+    """A guard: what it is about, and the line that needed it."""
+
+    @property
+    def source(self) -> Step: ...
+
+    @property
+    def where(self) -> tuple[str, int, str] | None: ...
+
+
+class State(Protocol):
+    """One suspended frame."""
+
+    @property
+    def code(self) -> CodeType: ...
+
+    def places(self) -> list[tuple[str, int]]: ...
+
+
+class Point(Protocol):
+    """Where a call goes on after a break."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def states(self) -> Sequence[State]: ...
+
+
 PLUMBING = {"_wrapped_call_impl", "_call_impl"}  # methods of torch.nn.Module between a call and `forward`
 
 
@@ -40,24 +79,41 @@ def members(root: object, path: str = ROOT, seen: set[int] | None = None) -> Ite
             yield from members(child, f"{path}[{name}]" if name.isdigit() else f"{path}.{name}", seen)
 
 
-class UserNames:
-    """Name modules by the way from the compiled one, and arguments by the parameters of `forward`."""
+def user_lines(guards: Sequence[Placed]) -> Callable[[Placed], tuple[str, int] | None]:
+    """Find the user's line behind a guard: for torch's lines, the line that first read what they look into."""
+    own = {each.source: each.where[:2] for each in reversed(guards) if each.where and not is_library(each.where[0])}
+
+    def line_of(guard: Placed) -> tuple[str, int] | None:
+        source = guard.source if guard.where and is_library(guard.where[0]) else None
+        while source is not None and source not in own:
+            source = source.base
+        return own[source] if source is not None else guard.where and guard.where[:2]
+
+    return line_of
+
+
+class UserNames(events.Names):
+    """Modules by the way from the compiled one, arguments by the parameters of `forward`."""
 
     def modules(self, root: object, wanted: Sequence[object]) -> dict[int, str]:
         sought = {id(each) for each in wanted}
         return {id(module): path for module, path in members(root) if id(module) in sought}
 
-    def arguments(self, fn: Callable[..., object], point: Any, values: Sequence[object]) -> events.Terms:
-        if point is None:
-            return tuple(_of_call(fn, values))
-        return tuple(_of_point(point, values))
+    def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> events.Terms:
+        if not events.listening():  # nobody needs them
+            return ()
+        return tuple(_of_call(fn, values) if point is None else _of_point(cast("Point", point), values))
+
+    def line(self, guard: Placed, guards: Sequence[Placed], begins: tuple[str, int]) -> tuple[str, int]:
+        found = user_lines(guards)(guard)
+        return begins if found is None or is_library(found[0]) and not is_library(begins[0]) else found
 
 
-events.name_with(UserNames())
+events.names = UserNames()
 
 
-def _of_call(fn: Callable[..., Any], values: Sequence[object]) -> Iterator[tuple[str, str]]:
-    if not values or fn.__name__ not in PLUMBING or not is_module(values[0]):
+def _of_call(fn: Callable[..., object], values: Sequence[object]) -> Iterator[tuple[str, str]]:
+    if not values or getattr(fn, "__name__", "") not in PLUMBING or not is_module(values[0]):
         return
     yield "self", ROOT
     for number, name in enumerate(parameters(values[0])):
@@ -72,7 +128,7 @@ def parameters(module: object) -> list[str]:
     return list(code.co_varnames[1:code.co_argcount]) if isinstance(code, CodeType) else []
 
 
-def _of_point(point: Any, values: Sequence[object]) -> Iterator[tuple[str, str]]:
+def _of_point(point: Point, values: Sequence[object]) -> Iterator[tuple[str, str]]:
     """Values of suspended frames: modules by their way, the iterators of loops by what they go over."""
     names = iter(zip(point.names, values, strict=False))
     root = next((value for value in values if is_module(value)), None)
@@ -89,7 +145,7 @@ def _of_point(point: Any, values: Sequence[object]) -> Iterator[tuple[str, str]]
                 yield name, f"{name.rpartition('_')[0]} in {state.code.co_qualname.rpartition('<locals>.')[2]}"
 
 
-def enclosing_loops(code: CodeType, state: Any) -> list[str]:
+def enclosing_loops(code: CodeType, state: State) -> list[str]:
     """What the `for` loops around the next instruction go over, the outermost first; none where it is not sure."""
     stack = sum(kind == "stack" for kind, _ in state.places())
     lines = [line for *_, line in code.co_lines() if line is not None]

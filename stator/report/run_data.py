@@ -11,13 +11,17 @@ import linecache
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stator import events
-from stator.errors import UserFrame, is_library, source_line, user_frames, user_lines
+from stator.errors import UserFrame
 from stator.report.families import fold
-from stator.report.names import short, translate
+from stator.report.names import short, translate, user_lines
+from stator.report.problems import is_library, name_of, source_line, user_frames
 from stator.report.text import change, graph_line, held_by, render, symbolic_inputs, user_line, user_place
+
+if TYPE_CHECKING:
+    from torch import fx
 
 VERSION = 1
 MOST_GRAPHS, MOST_NODES, MOST_GUARDS, MOST_LINES = 300, 4000, 400, 3000
@@ -128,20 +132,20 @@ def _capture(at: float, event: events.CaptureFinished) -> Json:
     return found
 
 
-def _node(node: Any, terms: events.Terms) -> Json:
+def _node(node: fx.Node, terms: events.Terms) -> Json:
     file, line = place_of(node)
     return {"name": node.name, "text": translate(graph_line(node), terms), "holds": held_by(node), "file": file,
             "line": line}
 
 
-def place_of(node: Any) -> tuple[str | None, int | None]:
+def place_of(node: fx.Node) -> tuple[str | None, int | None]:
     """The user's line of a node: the innermost one outside torch, else the innermost."""
     frames = [UserFrame(*user_line(text)) for text in (node.meta.get("stack_trace") or "").splitlines()
               if text.strip().startswith("File ")]
     return user_frames(frames)[-1][:2] if frames else (None, None)
 
 
-def bytes_of(node: Any) -> int:
+def bytes_of(node: fx.Node) -> int:
     """The bytes of a node's tensor; 0 for what is no tensor or has a size that varies."""
     value = node.meta.get("example_value")
     shape = getattr(value, "shape", None)
@@ -168,7 +172,7 @@ def _breaks(run: Recording, prices: Sequence[Price]) -> list[Json]:
                 "t": at, "code": event.code, "title": event.title, "cause": event.cause, "remedy": event.remedy,
                 "file": place[0] if place else None, "line": place[1] if place else None, "count": 0, "passages": 0,
                 "native_us": 0.0, "added_us": 0.0, "follow": [],
-                "stack": [{"file": frame.filename, "line": frame.line, "name": frame.name} for frame in frames],
+                "stack": [{"file": frame.filename, "line": frame.line, "name": name_of(frame)} for frame in frames],
                 "full": [f"{frame.filename}:{frame.line} in {frame.function}" for frame in event.stack]}
         row["count"] += 1
         if event.cause != row["cause"] and event.cause not in row["follow"]:

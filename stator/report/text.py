@@ -12,11 +12,14 @@ import io
 import re
 from collections.abc import Callable, Iterable
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stator import events
-from stator.errors import is_library, render_problem, source_line, user_frames
 from stator.report.names import short, translate
+from stator.report.problems import is_library, render_problem, source_line, user_frames
+
+if TYPE_CHECKING:
+    from torch import fx
 
 
 def render(event: events.Event) -> str:
@@ -156,7 +159,7 @@ _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf1
           "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128"}
 
 
-def graph_code(graph: Any) -> str:
+def graph_code(graph: fx.GraphModule) -> str:
     """One line for each node: its name, what it holds, how it is made; the user's line above where it changes."""
     lines: list[str] = []
     place = ""
@@ -169,7 +172,7 @@ def graph_code(graph: Any) -> str:
     return "\n".join(lines)
 
 
-def graph_line(node: Any) -> str:
+def graph_line(node: fx.Node) -> str:
     """One node: `relu: f32[3] cpu = relu(add)`."""
     if node.op == "output":
         return f"return {node.args[0]}"
@@ -184,7 +187,7 @@ def repr_of(arg: object) -> str:
     return arg if isinstance(arg, str) and not arg else str(arg) if hasattr(arg, "op") else repr(arg)
 
 
-def source_of(node: Any) -> str:
+def source_of(node: fx.Node) -> str:
     source = node.meta.get("source")
     return source.text() if source is not None else str(node.target)
 
@@ -195,7 +198,7 @@ def user_line(text: str) -> tuple[str, int, str]:
     return filename.strip('"'), int(line.removeprefix("line ")), function.removeprefix("in ")
 
 
-def held_by(node: Any) -> str:
+def held_by(node: fx.Node) -> str:
     """`f32[2, 3] cpu`, `int`, or a tuple of such."""
     return describe(node.meta.get("example_value"))
 
@@ -209,13 +212,13 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
-def graph_sizes(graph: Any) -> str:
+def graph_sizes(graph: fx.GraphModule) -> str:
     """The shape of every tensor of the graph."""
     return "\n".join(f"{node.name}: {held_by(node)}" for node in graph.graph.nodes
                      if node.op != "output" and node.meta.get("example_value") is not None)
 
 
-def symbolic_inputs(graph: Any) -> list[str]:
+def symbolic_inputs(graph: fx.GraphModule) -> list[str]:
     """The inputs with a size or value that may differ from call to call."""
     found = []
     for node in graph.graph.nodes:
