@@ -1,4 +1,4 @@
-# One obvious loop:  make demo | make test | make check | make bench | make test-models | make clean
+# One obvious loop:  make demo | make test | make browser | make check | make bench | make test-models | make clean
 #
 #   PYTHON   the interpreter the environment is made with (CPython 3.11 to 3.13)
 #   VENV     where the environment lives
@@ -20,12 +20,13 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NATIVE := $(wildcard csrc/*.cpp csrc/*.h csrc/*/*.c csrc/*/*.cpp csrc/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz mutation check sanitize bench test-models clean
+.PHONY: help setup demo test browser fuzz mutation check sanitize bench test-models clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         capture a model, and show the graph, the guards and what it cost"
 	@echo "make test         every test but the long list of models"
+	@echo "make browser      install Chromium and its driver, for the tests of the report page"
 	@echo "make fuzz         random programs against eager, for MINUTES=n"
 	@echo "make check        the quick loop: ruff, mypy, import layers, ratchets, smoke"
 	@echo "make mutation     switches off one thing after the other, and asks which test notices"
@@ -80,6 +81,11 @@ demo: setup $(STAMPS)/transformers
 
 test: setup
 	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 -m "not slow" tests
+
+browser: setup
+	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium; }
+	@$(PIP) install -q playwright
+	@$(PYTEST) -q -n 0 tests/unit/report/test_page.py
 
 mutation: setup
 	@OMP_NUM_THREADS=1 $(PY) -m tests.mutation --jobs $(JOBS)

@@ -190,7 +190,8 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     traced = mark.traced if mark is not None else traceable(fn)
 
     def explain_call(*args: object, **kwargs: object) -> Explanation:
-        value, log, installed, probe = tracer().explained_call(traced, checked, args, kwargs)
+        probe = report.BreakProbe()
+        value, log, installed = tracer().explained_call(traced, checked, args, kwargs, probe)
         guards = [guard for tag in installed for guard in tag.guards]
         residuals = [tag.residual.source for tag in installed if tag.residual is not None]
         return report.build_explanation(log, guards, residuals, probe.costs(), value)

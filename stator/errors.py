@@ -8,7 +8,6 @@ tracer stops, and the user sees it only as `Unsupported`.
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +19,7 @@ class UserFrame(NamedTuple):
     filename: str
     line: int
     function: str
+    owner: str = ""  # the module whose method it is, as its user calls it: model.layers[3]
 
 
 class StatorError(RuntimeError):
@@ -68,14 +68,14 @@ class Unsupported(StatorError):
     like = "torch._dynamo.exc", "Unsupported"
 
     def __init__(self, code: str, title: str, cause: str = "", remedy: str = "", filename: str | None = None,
-                 line: int | None = None, stack: Sequence[tuple[str, int, str]] = ()) -> None:
+                 line: int | None = None, stack: Sequence[UserFrame | tuple[str, int, str]] = ()) -> None:
         super().__init__(code, title, cause, remedy, filename, line, tuple(stack))
         self.code, self.title, self.cause, self.remedy = code, title, cause, remedy
         self.filename, self.line = filename, line
         self.stack = tuple(UserFrame(*entry) for entry in stack)
 
     def __str__(self) -> str:
-        return render_problem(self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack)
+        return rendering.problem(self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack)
 
     @property
     def msg(self) -> str:
@@ -135,24 +135,13 @@ class OptionValueError(OptionError, ValueError):
     """An argument of an accepted type with a value that is not accepted."""
 
 
-def render_problem(code: str, title: str, cause: str, remedy: str, filename: str | None, line: int | None,
-                   stack: Sequence[UserFrame] = ()) -> str:
-    """The text of one break: code and cause, the user's lines innermost first, the remedy."""
-    lines = [f"{code} {title}: {cause}" if cause else f"{code} {title}"]
-    frames = list(stack)
-    if filename is not None and line is not None:
-        innermost = frames[-1] if frames else None
-        if innermost is None or (innermost.filename, innermost.line) != (filename, line):
-            frames.append(UserFrame(filename, line, ""))
-    for position, frame in enumerate(reversed(frames)):
-        place = f"  {'at' if position == 0 else 'called from'} {frame.filename}:{frame.line}"
-        lines.append(f"{place} in {frame.function}" if frame.function else place)
-        source = linecache.getline(frame.filename, frame.line).strip()
-        if source:
-            lines.append(f"    {source}")
-    if remedy:
-        lines.append(f"  remedy: {remedy}")
-    return "\n".join(lines)
+class _Rendering:
+    """How breaks are shown; `stator.report.problems` puts its own in, with the user's lines and the remedy."""
+
+    problem: Callable[..., str] = staticmethod(lambda code, title, cause, *more: f"{code} {title}: {cause}")
+
+
+rendering = _Rendering()
 
 
 def describe_callable(fn: Callable[..., object]) -> str:

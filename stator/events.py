@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, dataclass_transform
+from typing import Any, NamedTuple, dataclass_transform
 
 from stator.breaks import Break
 from stator.errors import UserFrame
@@ -28,6 +28,9 @@ class Event:
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
+
+
+Terms = tuple[tuple[str, str], ...]  # names of arguments in guards, and what the user calls them: args[0], x
 
 
 class CaptureStarted(Event):
@@ -46,6 +49,9 @@ class CaptureFinished(Event):
     graph: Any = None
     residual_source: str = ""
     guard_list: Sequence[Any] = ()  # the guards themselves, each with text() and where
+    terms: Terms = ()
+    guard_microseconds: float = 0.0  # of one check, measured while somebody listens
+    kind_microseconds: tuple[tuple[str, float], ...] = ()  # the same by kind of guard, where prices are wanted
 
 
 class CaptureProgress(Event):
@@ -88,8 +94,19 @@ class GraphBreak(Event):
         return cls(stop.code, stop.title, stop.cause, stop.remedy, stop.filename, stop.line, tuple(stop.stack))
 
 
+class Miss(NamedTuple):
+    """Why one entry did not accept a call: the guard that failed, and how many others did."""
+
+    guard_text: str
+    old: str
+    new: str
+    filename: str | None
+    line: int | None
+    more: int = 0
+
+
 class Recompile(Event):
-    """No entry accepted the call. `guard_text` is the failed guard of the nearest entry."""
+    """No entry accepted the call. `guard_text` is the failed guard of the nearest entry; `others`: further ones."""
 
     name: str
     reason: str
@@ -98,6 +115,8 @@ class Recompile(Event):
     new: str = ""
     filename: str | None = None
     line: int | None = None
+    terms: Terms = ()
+    others: tuple[Miss, ...] = ()
 
 
 class EagerFallback(Event):
@@ -213,13 +232,6 @@ class NotCached(Event):
     line: int | None = None
 
 
-class Effects(Event):
-    """The side effects that a captured segment replays, one line of text each."""
-
-    name: str
-    effects: tuple[str, ...]
-
-
 class Audited(Event):
     """A call was made eagerly as well and compared."""
 
@@ -275,6 +287,25 @@ def emit(event: Event) -> None:
         except Exception as error:
             warnings.warn(f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
                           RuntimeWarning, stacklevel=2)
+
+
+class Names:
+    """Names for people; `stator.report.names` has those that users give, and takes this one's place."""
+
+    def modules(self, root: object, members: Sequence[object]) -> dict[int, str]:
+        """The way from a module to others inside it, by id."""
+        return {}
+
+    def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
+        """Names of the arguments of a call, or of what goes on at a resume point."""
+        return ()
+
+    def line(self, guard: Any, guards: Sequence[Any], begins: tuple[str, int]) -> tuple[str, int]:
+        """The user's line behind a guard, else where the function begins."""
+        return guard.where[:2] if guard.where else begins
+
+
+names = Names()
 
 
 def show_progress_with(viewer: Listener) -> None:

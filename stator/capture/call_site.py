@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
 from stator.cache.sharing import Shareable
@@ -119,6 +121,15 @@ class CallSite:
         """How a shape profile calls this site, in any process: its file and its name."""
         code = self.fn.__code__ if self.point is None else self.point.states[-1].code
         return f"{os.path.basename(code.co_filename)}: {self.name}"
+
+    def user_line(self, bound: tuple[Any, ...]) -> tuple[str, int]:
+        """The line where this site begins, of `forward` where a module is compiled."""
+        if self.point is not None:
+            return self.point.states[-1].code.co_filename, self.point.line
+        code = self.fn.__code__
+        if bound and self.fn is torch.nn.Module.__call__:
+            code = getattr(getattr(type(bound[0]), "forward", None), "__code__", code)
+        return code.co_filename, code.co_firstlineno
 
     @property
     def place_key(self) -> tuple[Any, ...]:

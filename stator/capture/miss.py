@@ -24,7 +24,6 @@ from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.registry import check_settings
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
-from stator.cache.probe import BreakProbe
 from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
@@ -44,6 +43,7 @@ from stator.settings import marks, stance
 from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes import profile
+from stator.source import name_of
 
 _tracing = threading.local()
 RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's
@@ -52,7 +52,10 @@ _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def open_site(function: types.FunctionType, settings: Settings, compiled: _core.CompiledFunction) -> CallSite:
     """The site of an entry object."""
-    site = CallSite(function, settings, str(settings.name or getattr(function, "__qualname__", "?")))
+    name = str(settings.name or getattr(function, "__qualname__", "?"))
+    if not settings.name and function is torch.nn.Module.__call__ and compiled.prefix_args:
+        name = f"{name_of(type(compiled.prefix_args[0]))}.forward"
+    site = CallSite(function, settings, name)
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
     invoke = site.nested.invoke if settings.compile_nested else call_natively
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
@@ -300,14 +303,14 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     return resumed.compiled
 
 
-def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...],
-                   kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
-    """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
+def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any],
+                   probe: object) -> tuple[Any, list[events.Event], list[Installed]]:
+    """Capture one call: its value, its events, and what every entry was made from; `probe` watches its breaks."""
     compiled = make_entry(fn, replace(settings, isolate_recompiles=True, start="now"))
     points = compiled._stator_site.points
-    points.probe = probe = BreakProbe()
+    points.probe = probe
     with events.record() as log:
         value = compiled(*args, **kwargs)
     points.probe = None
     entries = [compiled, *points.entries()]
-    return value, log, [tag for entry in entries for _, _, tag in entry.entries()], probe
+    return value, log, [tag for entry in entries for _, _, tag in entry.entries()]

@@ -11,26 +11,56 @@ from typing import Any
 
 from stator import events
 from stator.breaks import REGISTRY
-from stator.capture.call_site import CallSite
+from stator.capture.call_site import CallSite, Installed
 from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
+from stator.guards.guard import Guard, Kind
+from stator.guards.guard_semantics import check as check_guard
 from stator.guards.guard_semantics import explain as explain_guard
 from stator.settings import stance
 from stator.settings.process_config import config
 
+LOOKED_AT = 1000  # guards of an entry behind the one that failed
+
 
 def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
-    """The failed guard of the most recently used entry, in words."""
+    """Why no entry fits: the one with the fewest failed guards first."""
     compiled = site.compiled
-    for (_, _, tag), failed in zip(compiled.entries(), compiled.last_failures(), strict=False):
-        if tag is None or failed is None or failed < 0:
-            continue
-        guard = tag.program.guards[failed]
-        why = explain_guard(guard, bound)
-        where = guard.where or (None, None, None)
-        old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
-        reason = guard.text() if why is None else str(why)
-        return events.Recompile(site.name, reason, guard.text(), old, new, where[0], where[1])
-    return None
+    entries = zip(compiled.entries(), compiled.last_failures(), strict=False)
+    found = [explain_miss(tag, failed, bound, site.user_line(bound)) for (_, _, tag), failed in entries
+             if tag is not None and failed is not None and failed >= 0]
+    if not found:
+        return None
+    nearest, *others = sorted(found, key=lambda each: each.more)
+    reason = f"{nearest.guard_text}; now {nearest.new}" if nearest.new else nearest.guard_text
+    return events.Recompile(site.name, reason, nearest.guard_text, nearest.old, nearest.new, nearest.filename,
+                            nearest.line, events.names.arguments(site.fn, site.point, bound),
+                            tuple(others))
+
+
+def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tuple[str, int]) -> events.Miss:
+    """The guard of one entry that failed, the shortest way to its value where others fail with it."""
+    guards = tag.program.guards
+    behind = range(failed + 1, min(len(tag.program.checks), failed + LOOKED_AT))
+    more = [guard for number in behind if (guard := guards[number]).kind is not Kind.GLOBAL_STATE
+            and not holds(guard, bound)]
+    guard = guards[failed]
+    why = explain_guard(guard, bound)
+    if why is not None and why.found.endswith("cannot be read"):  # a consequence of one that can
+        readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
+                    and not reason.found.endswith("cannot be read")]
+        guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
+    filename, line = events.names.line(guard, tag.guards, begins)
+    old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
+    return events.Miss(guard.text() if why is None else why.text, old, new, filename, line,
+                       len({each.source for each in more} - {guard.source}))
+
+
+def holds(guard: Guard, bound: tuple[Any, ...]) -> bool:
+    """Check a guard though one before it, on which it builds, has failed."""
+    try:
+        return check_guard(guard, bound)
+    except Exception:
+        return False
 
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
@@ -61,8 +91,7 @@ def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumul
     """One warning for the site."""
     site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
-    nearest = nearest_miss(site, bound)
-    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    reason = because(nearest_miss(site, bound))
     events.emit(events.CacheLimit(site.name, limit))
     where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
     warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times{where} and none of the entries "
@@ -72,8 +101,7 @@ def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumul
 
 def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
     """stator.config.error_on_recompile: a second entry is an error."""
-    nearest = nearest_miss(site, bound)
-    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    reason = because(nearest_miss(site, bound))
     raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and "
                              f"stator.config.error_on_recompile is True{reason}")
 
@@ -81,8 +109,7 @@ def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
 def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False) -> None:
     """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
-    nearest = nearest_miss(site, bound)
-    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    reason = because(nearest := nearest_miss(site, bound))
     if config.fail_on_recompile_limit_hit:
         which = f"all that was compiled of it together, {limit} times (accumulated_recompile_limit)" if accumulated \
             else f"{limit} times (recompile_limit)"
@@ -99,11 +126,14 @@ def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False
     events.emit(events.EagerFallback(site.name, f"{'accumulated_' if accumulated else ''}recompile_limit {limit}"))
 
 
-def describe(miss: events.Recompile) -> str:
+def because(miss: events.Recompile | None) -> str:
+    """The end of a sentence about a call that no entry accepted."""
+    if miss is None:
+        return ""
     place = f" (guarded at {miss.filename}:{miss.line})" if miss.filename is not None else ""
     if miss.old == miss.guard_text:  # a relation, which held or did not: `n <= 70`, and now `n is 200`
-        return f"the guard {miss.guard_text} failed: {miss.new or 'it no longer holds'}{place}"
-    return f"the guard {miss.guard_text} failed: it was {miss.old or '?'} and is {miss.new or '?'}{place}"
+        return f"; the guard {miss.guard_text} failed: {miss.new or 'it no longer holds'}{place}"
+    return f"; the guard {miss.guard_text} failed: it was {miss.old or '?'} and is {miss.new or '?'}{place}"
 
 
 def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
@@ -112,8 +142,7 @@ def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
     if now == "default":
         return True
     if now == "fail_on_recompile":
-        nearest = nearest_miss(site, bound)
-        reason = f"; {describe(nearest)}" if nearest is not None else "; it was never compiled"
+        reason = because(nearest_miss(site, bound)) or "; it was never compiled"
         raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and the stance is "
                                  f"'fail_on_recompile'{reason}")
     if now == "eager_then_compile":

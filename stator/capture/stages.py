@@ -99,7 +99,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
     attempt, or holds in the next; a guard that refuses every time, while its fact stays as it is, is a bug.
     """
     code = site.fn.__code__
-    events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
+    events.emit(events.CaptureStarted(site.name, *site.user_line(bound)))
     started = time.perf_counter()
     done = None
     try:
@@ -188,12 +188,30 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
+    terms = events.names.arguments(site.fn, site.point, bound)
+    cost = measured(program, bound) if events.listening() else 0.0
+    probe = site.points.probe
+    by_kind = () if probe is None else probe.guard_costs(guards, lambda some: measured_alone(some, bound))
     events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
-                                       guards))
+                                       guards, terms, cost, by_kind))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual, shareable=serves,
                                         under_locks=bool(done.vm.locks.used),
                                         receiver=type(bound[0]) if bound else None)
+
+
+def measured(program: Any, bound: tuple[Any, ...]) -> float:
+    """The microseconds of one check of the guards."""
+    with put_back(), restored():
+        began = time.perf_counter()
+        for _ in range(20):
+            program.check(bound)
+        return (time.perf_counter() - began) / 20 * 1e6
+
+
+def measured_alone(guards: Sequence[Guard], bound: tuple[Any, ...]) -> float:
+    one = lower(in_order(guards))
+    return measured(_core.GuardProgram(one.nodes, one.checks, one.wanted, len(bound), 0), bound)
 
 
 def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ import argparse
 import collections
 import runpy
 import sys
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -26,7 +27,7 @@ from stator import events
 class AfterTorch(MetaPathFinder):
     """An import hook: calls `then` once, right after `import torch` has run, before the importer goes on."""
 
-    def __init__(self, then: Any) -> None:
+    def __init__(self, then: Callable[[], object]) -> None:
         self.then = then
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -42,7 +43,7 @@ class AfterTorch(MetaPathFinder):
 class _LoaderThen(Loader):
     """torch's own loader, and then a call."""
 
-    def __init__(self, loader: Loader, then: Any) -> None:
+    def __init__(self, loader: Loader, then: Callable[[], object]) -> None:
         self.loader, self.then = loader, then
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -58,7 +59,7 @@ class _LoaderThen(Loader):
         return getattr(self.loader, name)
 
 
-def install_with_torch(backend: str | None = None) -> None:
+def install_with_torch(backend: str | Callable[..., object] | None = None) -> None:
     """`stator.install()` now if torch is there, else as soon as it is imported."""
     if "torch" in sys.modules:
         stator.install(backend)

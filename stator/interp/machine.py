@@ -33,7 +33,7 @@ from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Ra
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.services import VM
-from stator.source import CallOf, Pinned
+from stator.source import CallOf, Pinned, is_a
 
 Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)
@@ -382,9 +382,13 @@ class Machine(Mechanisms):
         frame = self.frame
         while frame is not None:
             if not is_own(frame):
-                found.append(UserFrame(frame.code.co_filename, frame.line, frame.code.co_qualname))
+                tracker = self.heap.tracker_of(next(iter(frame.locals), None))
+                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname,
+                              None if tracker is None else tracker.original))
             frame = frame.caller()
-        return found[::-1]
+        modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
+        names = events.names.modules(modules[-1], modules) if modules else {}
+        return [UserFrame(file, line, name, names.get(id(owner), "")) for file, line, name, owner in reversed(found)]
 
     def stack_trace(self) -> str:
         """The user's stack as text, for the metadata of a graph node."""

@@ -10,11 +10,16 @@ import collections
 import types
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stator import events
-from stator.errors import render_problem
+from stator.report.families import Family, fold
+from stator.report.names import short_file, translate, user_lines
+from stator.report.problems import is_library, render_problem
 from stator.report.text import render
+
+if TYPE_CHECKING:
+    from torch import fx
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,9 @@ class Explanation:
     backend_seconds: float = 0.0
     eager: list[str] = field(default_factory=list)  # what ran eagerly, and why
     regions: list[str] = field(default_factory=list)  # graphs that were compiled in pieces, or why not
+    guard_microseconds: float = 0.0  # of checking all guards once, measured
+    guard_costs: list[tuple[str, float]] = field(default_factory=list)  # the same by kind of guard
+    terms: events.Terms = ()
 
     @property
     def graph_count(self) -> int:
@@ -65,6 +73,10 @@ class Explanation:
         return sum(self.ops_per_graph)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, full: bool = False) -> str:
+        """Graphs, breaks and families of guards; `full`: every guard."""
         lines = [f"{self.graph_count} graphs, {self.op_count} operations, {self.graph_break_count} graph breaks, "
                  f"{len(self.guards)} guards; captured in {self.capture_seconds * 1e3:.1f} ms, "
                  f"of that {self.backend_seconds * 1e3:.1f} ms in the backend"]
@@ -76,17 +88,27 @@ class Explanation:
                          f"{found.native_microseconds:.1f} us of the instruction itself")
         lines += [f"eager: {_indented(reason)}" for reason in self.eager]
         lines += self.regions
-        lines.append("guards:")
-        lines += [f"  {guard.text()}{_place(guard.where)}" for guard in self.guards]
+        lines.append(f"guards: {len(self.guards)}, checked in {self.guard_microseconds:.1f} us a call")
+        line_of = user_lines(self.guards)
+        for family in self.families:
+            lines.append(f"  {family}")
+            shown = family.guards if full else family.guards[:3]
+            lines += [f"    {translate(guard.text(), self.terms)}{_place(line_of(guard))}" for guard in shown]
+            lines += [f"    ... {len(family.guards) - 3} more"] if len(family.guards) > len(shown) else []
         return "\n".join(lines)
 
+    @property
+    def families(self) -> list[Family]:
+        """The guards by family, with the microseconds of checking each alone."""
+        return fold(self.guards, self.guard_costs)
 
-def operations(graph: Any) -> list[Any]:
+
+def operations(graph: fx.GraphModule) -> list[fx.Node]:
     """The nodes of a graph module that compute something."""
     return [node for node in graph.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
 
 
-def _summary(graph: Any) -> str:
+def _summary(graph: fx.GraphModule) -> str:
     nodes = operations(graph)
     names = collections.Counter(str(getattr(node.target, "__name__", node.target)) for node in nodes)
     inputs = sum(node.op == "placeholder" for node in graph.graph.nodes)
@@ -99,7 +121,9 @@ def _indented(text: str) -> str:
 
 
 def _place(where: Sequence[Any] | None) -> str:
-    return f"   # {where[0]}:{where[1]}" if where else ""
+    if where is None:
+        return ""
+    return f"   # {'inside ' if is_library(where[0]) else ''}{short_file(where[0])}:{where[1]}"
 
 
 def build_explanation(log: Iterable[events.Event], guards: list[Any], residuals: list[str],
@@ -110,6 +134,9 @@ def build_explanation(log: Iterable[events.Event], guards: list[Any], residuals:
     for event in log:
         if isinstance(event, events.CaptureFinished):
             found.capture_seconds += event.seconds
+            found.guard_microseconds += event.guard_microseconds
+            found.guard_costs += event.kind_microseconds
+            found.terms += tuple(term for term in event.terms if term not in found.terms)
             if event.graph is not None:
                 found.graphs.append(event.graph)
         elif isinstance(event, events.BackendCompiled):

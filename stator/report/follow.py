@@ -7,6 +7,7 @@ In: names of logs, from `stator.set_logs` or from STATOR_LOGS.  Out: their text 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -15,7 +16,17 @@ from typing import Any, TextIO
 
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
-from stator.report.text import disassembled, graph_code, graph_sizes, render, symbolic_inputs
+from stator.report.names import short, translate, user_lines
+from stator.report.text import (
+    change,
+    disassembled,
+    effects_of,
+    graph_code,
+    graph_sizes,
+    render,
+    symbolic_inputs,
+    user_place,
+)
 from stator.settings.options import list_accepted, require_bool
 from stator.settings.process_config import config
 
@@ -27,20 +38,27 @@ def _text(event: events.Event) -> Block:
 
 
 def _of_graph(title: str, text_of: Callable[[Any], str], language: str) -> Callable[..., Block | None]:
-    return lambda event: None if event.graph is None else (f"{title} {event.name}\n{text_of(event.graph)}", language)
+    return lambda event: None if event.graph is None else (
+        f"{title} {short(event.name)}\n{text_of(event.graph)}", language)
 
 
 def _guards(event: events.CaptureFinished) -> Block:
-    lines = [guard.text() + (f"   # {guard.where[0]}:{guard.where[1]}" if guard.where else "")
+    line_of = user_lines(event.guard_list)
+    lines = [translate(guard.text(), event.terms) + (f"   # {place[0]}:{place[1]}" if (place := line_of(guard)) else "")
              for guard in event.guard_list]
-    return "\n".join([f"guards of {event.name}", *lines]), ""
+    return "\n".join([f"guards of {short(event.name)}", *lines]), ""
+
+
+def _effects(event: events.CaptureFinished) -> Block | None:
+    found = effects_of(event.residual_source)
+    return ("\n".join([f"effects of {short(event.name)}", *found]), "python") if found else None
 
 
 def _bytecode(event: events.Event) -> Block | None:
     if isinstance(event, events.ResumeCode):
         return f"resume code of {event.name}\n{disassembled(event.code)}", ""
     if isinstance(event, events.CaptureFinished):
-        return f"residual program of {event.name}\n{event.residual_source}", "python"
+        return f"residual program of {short(event.name)}\n{event.residual_source}", "python"
     return None
 
 
@@ -50,7 +68,7 @@ def _dynamic(event: events.CaptureFinished) -> Block | None:
         return None
     names = {name for text in inputs for name in _symbols_in(text)}
     facts = [guard.text() for guard in event.guard_list if names & set(_symbols_in(guard.text()))]
-    return "\n".join([f"symbolic in {event.name}", *inputs, *(f"where {fact}" for fact in facts)]), ""
+    return "\n".join([f"symbolic in {short(event.name)}", *inputs, *(f"where {fact}" for fact in facts)]), ""
 
 
 def _symbols_in(text: str) -> list[str]:
@@ -72,7 +90,7 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
     "perf": ((events.CaptureFinished, events.BackendCompiled, events.GraphShared), _text),
     "captures": ((events.CaptureStarted, events.CaptureProgress, events.PiecesCompiled, events.CaptureFinished,
                   events.CompiledElsewhere, events.SwappedIn), _text),
-    "effects": ((events.Effects,), _text),
+    "effects": (_FINISHED, _effects),
     "artifacts": ((events.ArtifactRefused,), _text),
     "failures": ((events.InternalFailure,), _text),
     "all": ((events.Event,), _text),
@@ -84,17 +102,53 @@ def require_log(name: str) -> None:
         raise OptionValueError(f"log {name!r} is not accepted{list_accepted(name, LOGS, limit=len(LOGS))}")
 
 
+class Repeated:
+    """Events that say again what was shown: a break in a loop, or of a segment that is captured anew.  Counted only."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[object, ...], int] = {}
+        self.titles: dict[tuple[object, ...], str] = {}
+
+    def seen(self, event: events.Event) -> bool:
+        if isinstance(event, events.GraphBreak):
+            place = user_place(event)  # further breaks of one line follow from the first
+            key: tuple[object, ...] = ("graph_breaks", place) if place is not None else ("graph_breaks", event.cause)
+            self.titles.setdefault(key, f"{event.code} {event.title}: {event.cause}")
+        elif isinstance(event, events.Recompile) and "length_hint(" in event.guard_text:
+            miss = events.Miss(event.guard_text, "", "", event.filename, event.line)
+            subject = change(miss, event.terms).partition(" == ")[0]
+            key = ("recompiles", event.name, subject)
+            self.titles.setdefault(key, f"recompile {short(event.name)}: {subject}")
+        else:
+            return False
+        self.counts[key] = self.counts.get(key, -1) + 1
+        return self.counts[key] > 0
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(log, text) of each event that came again."""
+        return [(str(key[0]), f"{count} more there, after {self.titles[key]}"
+                 + (f", at {key[1][0]}:{key[1][1]}" if isinstance(key[1], tuple) else ""))
+                for key, count in self.counts.items() if count]
+
+
 def follow(names: Iterable[str] = ("all",), stream: TextIO | None = None) -> Callable[[], None]:
     """Show these logs until the returned function is called; the stream is stderr by default."""
     chosen = tuple(dict.fromkeys(names))
     for name in chosen:
         require_log(name)
+    if "all" in chosen:
+        chosen = tuple(LOGS)
+    repeated = Repeated()
 
     def show(event: events.Event) -> None:
+        if repeated.seen(event):
+            return
+        shown: list[Block] = []
         for name in chosen:
             kinds, text_of = LOGS[name]
-            block = text_of(event) if isinstance(event, kinds) else None
-            if block is not None and not (name == "all" and isinstance(event, events.LineTraced)):
+            block = text_of(event) if isinstance(event, kinds) and not (shown and name == "all") else None
+            if block is not None and block not in shown:
+                shown.append(block)
                 # stderr is looked up late, because it may be redirected while the program runs.
                 write(stream if stream is not None else sys.stderr, name, *block)
 
@@ -103,10 +157,16 @@ def follow(names: Iterable[str] = ("all",), stream: TextIO | None = None) -> Cal
     unsubscribe = events.subscribe(show)
 
     def stop() -> None:
+        atexit.unregister(stop)
         unsubscribe()
         if "trace" in chosen:
             events.want_lines(False)
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # at exit, the stream may be closed
+            for name, text in repeated.lines():
+                if name in chosen:
+                    write(stream if stream is not None else sys.stderr, name, text, "")
 
+    atexit.register(stop)
     return stop
 
 

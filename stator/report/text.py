@@ -5,15 +5,21 @@ In: one event, the events of a run, or the graph module or code object of an eve
 
 from __future__ import annotations
 
+import ast
 import collections
 import dis
 import io
+import re
 from collections.abc import Callable, Iterable
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stator import events
-from stator.errors import render_problem
+from stator.report.names import short, translate
+from stator.report.problems import is_library, render_problem, source_line, user_frames
+
+if TYPE_CHECKING:
+    from torch import fx
 
 
 def render(event: events.Event) -> str:
@@ -22,14 +28,70 @@ def render(event: events.Event) -> str:
 
 
 def _recompile(event: events.Recompile) -> str:
-    lines = [f"recompile {event.name}: {event.reason}"]
-    if event.guard_text:
-        lines.append(f"  guard: {event.guard_text}")
-    if event.old or event.new:
-        lines.append(f"  was {event.old or '?'}, is {event.new or '?'}")
+    nearest = events.Miss(event.guard_text, event.old, event.new, event.filename, event.line)
+    if not event.guard_text:
+        return f"recompile {short(event.name)}: {event.reason}"
+    lines = [f"recompile {short(event.name)}: {change(nearest, event.terms)}{_at(nearest)}",
+             f"  guard: {translate(event.guard_text, event.terms)}"]
+    if nearest.old or nearest.new:
+        lines.append(f"  was {nearest.old or '?'}, is {nearest.new or '?'}")
     if event.filename is not None:
         lines.append(f"  guarded at {event.filename}:{event.line}")
+        source = source_line(event.filename, event.line or 0)
+        lines += [f"    {source}"] if source else []
+    if "length_hint(" in event.guard_text and " resumed at line " in event.name:
+        lines.append("  the loop goes over a graph break: each number of items that are left is captured by itself")
+    lines += [f"  nor entry {number}: {change(other, event.terms)}{_at(other)}"
+              f"{f' and {other.more} more' if other.more else ''}" for number, other in enumerate(event.others, 2)]
     return "\n".join(lines)
+
+
+def _at(miss: events.Miss) -> str:
+    if miss.filename is None:
+        return ""
+    return f", at {miss.filename}:{miss.line}{' (inside torch)' if is_library(miss.filename) else ''}"
+
+
+def change(miss: events.Miss, terms: events.Terms) -> str:
+    """`x was float32[3], is float32[4]`: the subject of a guard, before and after."""
+    guard = translate(miss.guard_text, terms)
+    if not miss.old and not miss.new:
+        return guard
+    old, new = (_plain(translate(text, terms)) for text in (miss.old, miss.new))
+    old = f"[{old[1:-1].removesuffix(',')}]" if miss.new.startswith("keys ") else old
+    subject = re.fullmatch(r"tensor (.+?): .*|(.+?) (?:==|is|holds) .*", guard, re.DOTALL)
+    if miss.old == miss.guard_text or subject is None and not guard.startswith("torch state"):
+        return f"{guard} no longer holds{f': {new}' if new not in ('', 'True', 'False') else ''}"
+    if guard.startswith("torch state"):
+        pairs = zip(old.split(", "), new.split(", "), strict=False)
+        return ", ".join(f"{was.partition('=')[0]} was {was.partition('=')[2]}, is {now.partition('=')[2]}"
+                         for was, now in pairs)
+    assert subject is not None
+    if subject[1]:
+        was, now = old.replace(", ", ",").split(" "), new.replace(", ", ",").split(" ")
+        if len(was) == len(now):
+            differing = [pair for pair in zip(was, now, strict=True) if pair[0] != pair[1]]
+            old, new = (" ".join(words).replace(",", ", ") for words in zip(*differing, strict=True)) \
+                if differing else (old, new)
+    return f"{subject[1] or subject[2]} was {old}, is {new}"
+
+
+def _plain(text: str) -> str:
+    """`length 2` -> 2, `keys [0, 1]` -> [0, 1]: values as Python writes them."""
+    return re.sub(r"^(?:length|keys) (?=[\[\d])", "", text)
+
+
+def break_text(event: events.GraphBreak, full: bool = False) -> str:
+    return "graph break: " + render_problem(event.code, event.title, event.cause, event.remedy, event.filename,
+                                            event.line, event.stack, full)
+
+
+def user_place(event: events.GraphBreak) -> tuple[str, int] | None:
+    """The user's line of a break, behind the frames of torch and Python."""
+    frames = user_frames(event.stack)
+    if frames:
+        return frames[-1].filename, frames[-1].line
+    return None if event.filename is None or event.line is None else (event.filename, event.line)
 
 
 def _graph_cut(event: events.GraphCut) -> str:
@@ -43,22 +105,21 @@ def _graph_cut(event: events.GraphCut) -> str:
 
 
 _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
-    events.CaptureStarted: lambda e: f"capture {e.name} ({e.file}:{e.line})",
-    events.CaptureFinished: lambda e: (f"captured {e.name}: {e.graph_nodes} graph nodes, {e.guards} guards, "
+    events.CaptureStarted: lambda e: f"capture {short(e.name)} ({e.file}:{e.line})",
+    events.CaptureFinished: lambda e: (f"captured {short(e.name)}: {e.graph_nodes} graph nodes, {e.guards} guards, "
                                        f"{e.seconds * 1000:.1f} ms"),
-    events.CaptureProgress: lambda e: (f"capturing {e.name}: {e.seconds:.0f} s, {e.iterations:,} loop iterations, "
-                                       f"{e.operations:,} graph nodes, at {e.filename}:{e.line}"),
-    events.GraphBreak: lambda e: "graph break: " + render_problem(e.code, e.title, e.cause, e.remedy, e.filename,
-                                                                  e.line, e.stack),
+    events.CaptureProgress: lambda e: (f"capturing {short(e.name)}: {e.seconds:.0f} s, {e.iterations:,} loop "
+                                       f"iterations, {e.operations:,} graph nodes, at {e.filename}:{e.line}"),
+    events.GraphBreak: break_text,
     events.Recompile: _recompile, events.GraphCut: _graph_cut,
-    events.ProgramRaised: lambda e: (f"eager {e.name}: the program raises {e.error}"
+    events.ProgramRaised: lambda e: (f"eager {short(e.name)}: the program raises {e.error}"
                                      + ("" if e.line is None else f"\n  at {e.filename}:{e.line}")),
-    events.EagerFallback: lambda e: f"eager {e.name}: {e.why}",
+    events.EagerFallback: lambda e: f"eager {short(e.name)}: {e.why}",
     events.InternalFailure: lambda e: (
-        f"internal error in {e.name}: {type(e.error).__name__}: {e.error}\n"
+        f"internal error in {short(e.name)}: {type(e.error).__name__}: {e.error}\n"
         "  this is a bug in Stator; the call is run eagerly unless the option 'strict' is on"),
     events.CacheLimit: lambda e: (
-        f"recompile limit: {e.name} was captured {e.limit} times, and calls that no entry accepts now run eagerly\n"
+        f"recompile limit: {short(e.name)} was captured {e.limit} times; calls that no entry accepts now run eagerly\n"
         "  remedy: make what changes from call to call a tensor, mark the size dynamic, or raise recompile_limit"),
     events.BackendCompiled: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, {e.seconds * 1000:.1f} ms",
     events.GraphShared: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, compiled before",
@@ -71,7 +132,6 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
                                  f"(swapped in within {e.seconds:.2f} s)"),
     events.GraphKeptWhole: lambda e: f"regions: {e.graph_nodes} nodes compiled whole: {e.why}",
     events.ArtifactRefused: lambda e: f"artifacts: {e.path} is not used: {e.why}",
-    events.Effects: lambda e: "\n".join([f"effects of {e.name}:", *(f"  {effect}" for effect in e.effects)]),
     events.ResumeCode: lambda e: f"resume code of {e.name}: {len(e.code.co_code)} bytes",
     events.LineTraced: lambda e: f"trace {e.filename}:{e.line} in {e.function}",
 }
@@ -99,45 +159,46 @@ _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf1
           "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128"}
 
 
-def graph_code(graph: Any) -> str:
+def graph_code(graph: fx.GraphModule) -> str:
     """One line for each node: its name, what it holds, how it is made; the user's line above where it changes."""
     lines: list[str] = []
     place = ""
     for node in graph.graph.nodes:
-        found = user_line(node)
-        if found and found != place:
-            lines.append(f"# {found}")
-            place = found
-        if node.op == "output":
-            lines.append(f"return {node.args[0]}")
-        elif node.op == "placeholder":
-            lines.append(f"{node.name}: {held_by(node)} = input  # {source_of(node)}")
-        else:
-            target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-            given = [repr_of(arg) for arg in node.args] + [f"{k}={repr_of(v)}" for k, v in node.kwargs.items()]
-            lines.append(f"{node.name}: {held_by(node)} = {target}({', '.join(given)})")
+        text = (node.meta.get("stack_trace") or "").strip().rpartition("\n")[2].strip()
+        if text.startswith("File ") and text != place:
+            lines.append("# {}:{} in {}".format(*user_line(text)))
+            place = text
+        lines.append(graph_line(node))
     return "\n".join(lines)
+
+
+def graph_line(node: fx.Node) -> str:
+    """One node: `relu: f32[3] cpu = relu(add)`."""
+    if node.op == "output":
+        return f"return {node.args[0]}"
+    if node.op == "placeholder":
+        return f"{node.name}: {held_by(node)} = input  # {source_of(node)}"
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    given = [repr_of(arg) for arg in node.args] + [f"{k}={repr_of(v)}" for k, v in node.kwargs.items()]
+    return f"{node.name}: {held_by(node)} = {target}({', '.join(given)})"
 
 
 def repr_of(arg: object) -> str:
     return arg if isinstance(arg, str) and not arg else str(arg) if hasattr(arg, "op") else repr(arg)
 
 
-def source_of(node: Any) -> str:
+def source_of(node: fx.Node) -> str:
     source = node.meta.get("source")
     return source.text() if source is not None else str(node.target)
 
 
-def user_line(node: Any) -> str:
-    """`file:line in function` of the innermost user frame."""
-    text = (node.meta.get("stack_trace") or "").strip().rpartition("\n")[2].strip()
-    if not text.startswith("File "):
-        return ""
-    filename, line, function = text.removeprefix("File ").split(", ", 2)
-    return f"{filename.strip(chr(34))}:{line.removeprefix('line ')} {function}"
+def user_line(text: str) -> tuple[str, int, str]:
+    """(file, line, function) of one line of a stack."""
+    filename, line, function = text.strip().removeprefix("File ").split(", ", 2)
+    return filename.strip('"'), int(line.removeprefix("line ")), function.removeprefix("in ")
 
 
-def held_by(node: Any) -> str:
+def held_by(node: fx.Node) -> str:
     """`f32[2, 3] cpu`, `int`, or a tuple of such."""
     return describe(node.meta.get("example_value"))
 
@@ -151,13 +212,13 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
-def graph_sizes(graph: Any) -> str:
+def graph_sizes(graph: fx.GraphModule) -> str:
     """The shape of every tensor of the graph."""
     return "\n".join(f"{node.name}: {held_by(node)}" for node in graph.graph.nodes
                      if node.op != "output" and node.meta.get("example_value") is not None)
 
 
-def symbolic_inputs(graph: Any) -> list[str]:
+def symbolic_inputs(graph: fx.GraphModule) -> list[str]:
     """The inputs with a size or value that may differ from call to call."""
     found = []
     for node in graph.graph.nodes:
@@ -168,6 +229,19 @@ def symbolic_inputs(graph: Any) -> list[str]:
         if any(type(size).__name__ in ("SymInt", "SymFloat", "SymBool") for size in sizes):
             found.append(f"{source_of(node)}: {describe(value) if hasattr(value, 'shape') else value}")
     return found
+
+
+def effects_of(residual_source: str) -> list[str]:
+    """The statements of a residual program that change something of the user: assignments to members, calls, del."""
+    try:
+        tree = ast.parse(residual_source)
+    except SyntaxError:
+        return []
+    function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
+    return [ast.unparse(node) for node in (function.body if function is not None else ())
+            if isinstance(node, ast.Delete | ast.AugAssign) or isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call) or isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)]
 
 
 def disassembled(code: CodeType) -> str:

@@ -14,7 +14,7 @@ import itertools
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from numpy import ndarray
@@ -41,11 +41,13 @@ _WHOLE_FRAME = frozenset({"SB008", "SB019", "SB023"})  # what the program asks a
 class Points:
     """The resume points of one compiled call, and what runs between them; shared by all its segments."""
 
+    probe_of_all: ClassVar[Any] = None
+
     def __init__(self, name: str, make_entry: Callable[[ResumePoint], Any], invoke: Callable[..., Any]) -> None:
         self.name = name
         self.make_entry = make_entry  # the entry object of a point
         self.invoke = invoke  # calls a function of the program natively, its Python callees compiled
-        self.probe: Any = None  # told what every break costs, while somebody measures
+        self.probe: Any = Points.probe_of_all  # told what every break costs, while somebody measures
         self.known: dict[Any, ResumePoint] = {}
         # error_on_graph_break around the call whose segments run, once a segment has ended under another.
         self._policy_outside: tuple[bool | None] | None = None
@@ -55,7 +57,7 @@ class Points:
         found = self.known.get(key)
         if found is None:
             line = decode(states[-1].code).instructions[states[-1].index].line
-            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}")
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}", line or 0)
             found.compiled = self.make_entry(found)
             self.known[key] = found
         return found

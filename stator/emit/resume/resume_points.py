@@ -50,6 +50,7 @@ class ResumePoint:
     handled: bool
     raising: bool
     name: str
+    line: int = 0
     names: list[str] = field(default_factory=list)
     compiled: Any = None
     _native: dict[Any, types.CodeType] = field(default_factory=dict)

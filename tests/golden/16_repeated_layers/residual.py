@@ -1,4 +1,4 @@
-# capture 1: Module._wrapped_call_impl
+# capture 1: Stack.forward
 
 def residual(args_0, self_layers_0_linear_weight, self_layers_0_linear_bias, self_layers_1_linear_weight, self_layers_1_linear_bias, self_layers_2_linear_weight, self_layers_2_linear_bias):
     try:

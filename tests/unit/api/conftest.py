@@ -13,7 +13,6 @@ if importlib.util.find_spec("stator.capture.miss") is None:
     sys.modules["stator.capture.miss"] = types.ModuleType("stator.capture.miss")
 
 from stator import api  # noqa: E402 (the pipeline has to exist first)
-from stator.cache.probe import BreakProbe  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -37,7 +36,7 @@ class RecordingPipeline:
         return entry
 
     def explained_call(self, fn: Callable[..., Any], settings: Any, args: Any, kwargs: Any) -> Any:
-        return (fn, settings, args, kwargs), [], [], BreakProbe()
+        return (fn, settings, args, kwargs), [], []
 
     def reset(self) -> None:
         self.resets += 1

@@ -28,8 +28,7 @@ def make_break():
 def test_unsupported_is_one_clear_message():
     text = str(make_break().as_unsupported())
     assert text.splitlines() == [
-        "SB002 data-dependent branch: x.sum() > 0 is not known",
-        f"  at {__file__}:{PLACE} in branch",
+        f"SB002 data-dependent branch: x.sum() > 0 is not known, at {__file__}:{PLACE} in branch",
         '    THIS_LINE = "the line of the break"',
         "  called from outer.py:3 in main",
         f"  remedy: {breaks.REGISTRY['SB002'].remedy}",
@@ -38,7 +37,7 @@ def test_unsupported_is_one_clear_message():
 
 def test_unsupported_without_a_stack_and_without_a_place():
     placed = errors.Unsupported("SB001", "title", "cause", "do it", "gone.py", 7)
-    assert str(placed) == "SB001 title: cause\n  at gone.py:7\n  remedy: do it"
+    assert str(placed) == "SB001 title: cause, at gone.py:7\n  remedy: do it"
     assert str(errors.Unsupported("SB001", "title")) == "SB001 title"
 
 

@@ -8,7 +8,7 @@ running any code of the program again): leaving the segment, handing the values 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,20 @@ class BreakProbe:
 
         return timed
 
+    def guard_costs(self, guards: Iterable[Any], measure: Callable[..., float]) -> tuple[tuple[str, float], ...]:
+        return costs_by_kind(guards, measure)
+
     def costs(self) -> list[tuple[Any, float, float]]:
         """(event of the break, microseconds in the instruction, microseconds that breaking adds), per passage."""
         return [(visit.advance.event, visit.native_seconds * 1e6, added_microseconds(visit)) for visit in self.visits]
+
+
+def costs_by_kind(guards: Iterable[Any], measure: Callable[..., float]) -> tuple[tuple[str, float], ...]:
+    """The microseconds of checking the guards of each kind alone."""
+    kinds: dict[str, list[Any]] = {}
+    for guard in guards:
+        kinds.setdefault(guard.kind.name, []).append(guard)
+    return tuple((kind, measure(each)) for kind, each in kinds.items())
 
 
 def added_microseconds(visit: Visit) -> float:

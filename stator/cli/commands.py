@@ -1,0 +1,23 @@
+"""`python -m stator COMMAND`.   run script.py  ->  the script, with torch.compile going through Stator"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = {
+    "run": "run a script with torch.compile going through Stator",
+    "report": "run a script, and write a page about what was captured",
+    "census": "graphs, breaks by cause, and the captured share of operators and time, of a script or model",
+    "gate": "compare a census with a stored one: fails on a new break, a new recompile, or slower captures",
+    "stability": "call a model again, and with one size changed at a time: which guards move",
+    "regions": "compile a model whole and in pieces: first call and steady state",
+    "symmetry": "run a script on many ranks: whether all run the same collectives",
+}
+
+
+def main(words: list[str]) -> None:
+    if not words or words[0] not in COMMANDS:
+        lines = [f"  {name:10} {text}" for name, text in COMMANDS.items()]
+        sys.exit("\n".join(["usage: python -m stator COMMAND ...", *lines]))
+    importlib.import_module(f"stator.cli.{words[0]}").main(words[1:])

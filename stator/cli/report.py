@@ -1,0 +1,36 @@
+"""Write a page about a run.   python -m stator report [--out FILE] [--json FILE] [--backend NAME] SCRIPT [args]
+
+In: an unmodified script and its arguments.  Out: one HTML file that needs no network, and the same facts as JSON.
+Exit code: the script's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from stator.cli.recorded_run import watch_script
+from stator.report.page import page
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m stator report", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="stator-report.html", help="the page (default: %(default)s)")
+    parser.add_argument("--json", help="write the facts there, too; - is the standard output")
+    parser.add_argument("--backend", help='instead of "inductor", where the script does not name another one')
+    parser.add_argument("script", help="script.py")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help="its arguments")
+    chosen = parser.parse_args(arguments)
+    done = watch_script([chosen.script, *chosen.rest], chosen.backend)
+    data = done.data(" ".join([chosen.script, *chosen.rest]))
+    Path(chosen.out).write_text(page(data), encoding="utf-8")
+    print(f"stator: {chosen.out}", file=sys.stderr)
+    if chosen.json == "-":
+        print(json.dumps(data, default=str))
+    elif chosen.json:
+        Path(chosen.json).write_text(json.dumps(data, default=str), encoding="utf-8")
+    if done.error is not None:
+        raise done.error
