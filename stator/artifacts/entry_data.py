@@ -13,15 +13,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from stator.artifacts.container import Json
-from stator.artifacts.made_objects import Describer
-from stator.artifacts.portable_values import NotPortable, is_content
+from stator.artifacts.compiled_passes import PassWriter
+from stator.artifacts.portable_values import NotPortable, is_content, namespace_name
 from stator.capture.call_site import CallSite, Installed
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.resume.resume_points import ResumePoint
 from stator.guards.guard import Guard, Kind
 from stator.host.value_kinds import is_a
 from stator.shapes.policy import Memory
-from stator.source import Pinned, root_of
+from stator.source import Local, Pinned, TypeOf, root_of
 
 PLACED = (Kind.ID, Kind.TYPE_ATTR, Kind.TYPE_FIELD)  # the value is an object at a place
 _SINGLETONS = (None, True, False, ..., NotImplemented)
@@ -45,7 +45,7 @@ class SiteWriter:
     """Writes all that one compile() call has captured."""
 
     def __init__(self, site: CallSite) -> None:
-        self.values = Describer(site.fn)
+        self.values = PassWriter(site.fn)
         self.left_out: list[LeftOut] = []
         self.entries = 0
         self._note_functions(site)
@@ -56,13 +56,22 @@ class SiteWriter:
         sites = [site, *[each._stator_site for each in site.points.entries()]]
         for each in [*sites, *[nested.entry._stator_site for nested in list(site.nested.met.values())]]:
             for guard in [guard for _, _, tag in each.compiled.entries() if tag is not None for guard in tag.guards]:
-                root = root_of(guard.source)
-                if type(root) is not Pinned or type(root.obj) is not types.FunctionType and not is_a(root.obj, type):
-                    continue
-                if type(guard.value) is types.CodeType:
-                    self.values.codes.setdefault(id(guard.value), root.obj)
-                with contextlib.suppress(NotPortable):
-                    self.values.number(root.obj)
+                self._note(guard)
+
+    def _note(self, guard: Guard) -> None:
+        root = root_of(guard.source)
+        if guard.kind is Kind.ID and type(root) is Local:
+            self.values.places.setdefault(id(guard.value), guard.source)
+        elif guard.kind is Kind.TYPE and type(root) is Local:
+            self.values.places.setdefault(id(guard.value), TypeOf(guard.source))
+        if type(root) is not Pinned or type(root.obj) not in (types.FunctionType, types.ModuleType, dict) \
+                and not is_a(root.obj, type):
+            return
+        if type(guard.value) is types.CodeType:
+            self.values.codes.setdefault(id(guard.value), root.obj)
+        if type(root.obj) is not dict or namespace_name(root.obj) is not None:
+            with contextlib.suppress(NotPortable):
+                self.values.number(root.obj)
 
     def call(self, site: CallSite) -> Json:
         """A compile() call: its first site, its resume points, and functions that were entered below its breaks."""

@@ -21,8 +21,9 @@ from stator.artifacts.container import Json
 from stator.artifacts.portable_values import _CLASS_FLAGS, _CONTENTS, _class_dict, _type_flags, _type_mro
 from stator.artifacts.raw_steps import NoStep, take
 from stator.guards.guard import MISSING, same_constant
+from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.host.value_kinds import is_a
-from stator.source import name_of
+from stator.source import Source, name_of
 
 _SINGLE: dict[str, object] = {"ellipsis": ..., "notimplemented": NotImplemented, "missing": MISSING}
 _OF_TORCH = frozenset({"dtype", "layout", "memory", "qscheme"})
@@ -43,6 +44,30 @@ class ValueReader:
         self._known: dict[int, object] = {}
         self._failed: dict[int, str] = {}
         self._makers: dict[str, Maker] = {}
+        self._bound: tuple[Any, ...] = ()
+        self._of_call: set[int] = set()  # rows of objects that the call was given
+
+    def start_call(self, bound: tuple[Any, ...]) -> None:
+        """From now on places are those of another call: forget every object that was found by one."""
+        self._bound = bound
+        if self._of_call:
+            self._known.clear()
+            self._failed.clear()
+            self._of_call.clear()
+
+    def finds_places(self) -> bool:
+        """Whether an object was found by its place in the arguments of the call."""
+        return bool(self._of_call)
+
+    def _placed(self, source: Source) -> object:
+        try:
+            found = evaluate(source, self._bound)
+        except Unreadable:
+            raise Stale(f"{source.text()} cannot be read") from None
+        for number in self._of_call:  # objects that were two are two
+            if self._known.get(number) is found:
+                raise Stale(f"{source.text()} is an object that the call has twice")
+        return found
 
     def made_by(self, kind: str, make: Maker) -> None:
         """`make(data, note)` makes the objects of a kind; it may `note` an object before it fills it."""
@@ -102,6 +127,8 @@ class ValueReader:
                 self._known[number] = made
                 return made
             found = self._known[number] = self._found(name)
+            if name[0] == "place":  # type: ignore[index]
+                self._of_call.add(number)
             if facts is not None:
                 self._compare(found, facts, name)
         except Stale as stale:
@@ -136,6 +163,8 @@ class ValueReader:
             if name[2] not in members:
                 raise Stale(f"{name_of(self.object(name[1]))} has no member {name[2]}")
             return members[name[2]]
+        if kind == "place":
+            return self._placed(self.object(name[1]))
         if kind == "step":
             return self._taken(self.object(name[1]), (name[2], name[3]), name)
         if kind == "qualified":
@@ -176,7 +205,9 @@ class ValueReader:
             for attribute, expected in facts[2] if len(facts) > 2 else ():
                 self._require(is_alike(getattr(found, attribute), self.value(expected)), name,
                               f"has another {attribute}")
-            if len(facts) > 3:
+            if len(facts) > 3 and type(facts[3]) is int and not is_a(found, _CONTENTS):
+                self._require(found.__reduce__()[1][0] == facts[3], name, "is another field")
+            elif len(facts) > 3:
                 base = next(base for base in _type_mro(cls) if base in _CONTENTS)
                 self._require(same_constant(base(found), self.value(facts[3])), name, "has another value")
 

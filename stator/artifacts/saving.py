@@ -44,7 +44,7 @@ def describe(site: CallSite) -> tuple[Container, list[LeftOut]]:
     facts: dict[str, Json] = {"process": process_facts(), "settings": settings_facts(site.settings, written.values),
                               "name": site.name, "entries": written.entries}
     data = {"rows": written.values.rows, "call": written.data}
-    blobs = {ENTRIES: json.dumps(data, separators=(",", ":")).encode("ascii")}
+    blobs = {ENTRIES: json.dumps(data, separators=(",", ":")).encode("ascii"), **written.values.blobs}
     return Container(facts, blobs), written.left_out
 
 
@@ -57,7 +57,7 @@ def attach(site: CallSite, container: Container) -> str | None:
     if why is None:
         with collector_paused():
             data = json.loads(container.blobs[ENTRIES])
-            StoredCall(site, data["rows"], data["call"])
+            StoredCall(site, data["rows"], data["call"], container.blobs)
     return why
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from stator import _core, events
 from stator.artifacts.container import Json
 from stator.artifacts.entry_data import _BY_SOURCE, PLACED
-from stator.artifacts.made_objects import Restorer
+from stator.artifacts.compiled_passes import PassReader
 from stator.artifacts.restored_values import Stale
 from stator.breaks import Strategy
 from stator.capture.call_site import CallSite, Installed
@@ -43,7 +43,7 @@ class StoredEntry:
 class StoredSite:
     """The entries of a file for one site."""
 
-    def __init__(self, site: CallSite, values: Restorer, data: Any, whole: StoredCall) -> None:
+    def __init__(self, site: CallSite, values: PassReader, data: Any, whole: StoredCall) -> None:
         self.site, self.values, self.whole = site, values, whole
         self.entries = [StoredEntry(each) for each in data["entries"]]
         self.learn(data["learned"])
@@ -78,8 +78,9 @@ class StoredSite:
                 self.site.compiled.add_entry(*program)
                 events.emit(events.EntryLoaded(self.site.name, len(program[2].program.checks)))
                 return True
-            guard = program[2].program.guards[failed]
-            entry.why = f"guard failed: {guard.text()}"
+            entry.why = f"guard failed: {program[2].program.guards[failed].text()}"
+            if self.values.finds_places():
+                entry.made = None  # it holds objects of this call
         return False
 
     def why(self) -> str:
@@ -95,6 +96,7 @@ class StoredSite:
         return entry.made
 
     def restore(self, data: dict[str, Any], bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]:
+        self.values.start_call(bound)
         self.whole.attach()
         guards = [self.guard(row, bound) for row in data["guards"]]
         for number, filename, line in data["located"]:
@@ -145,9 +147,10 @@ def member_of(cls: type, name: str, kind: Kind) -> object:
 class StoredCall:
     """All that a file has for one compile() call."""
 
-    def __init__(self, site: CallSite, rows: list[list[Json]], data: Any, values: Restorer | None = None) -> None:
+    def __init__(self, site: CallSite, rows: list[list[Json]], data: Any,
+                 blobs: dict[str, bytes] | None = None, values: PassReader | None = None) -> None:
         self.site, self.data = site, data
-        self.values = values or Restorer(rows, site.fn, site.points)
+        self.values = values or PassReader(rows, site.fn, site.points, blobs or {})
         self._attached = False
         site.stored = StoredSite(site, self.values, data["site"], self)
 
@@ -172,9 +175,9 @@ class StoredCall:
             if nested is not None:
                 nested.captures = captures
                 inner = nested.entry._stator_site
-                StoredCall(inner, [], data, nested_values(self.values, inner))
+                StoredCall(inner, [], data, values=nested_values(self.values, inner))
 
 
-def nested_values(values: Restorer, site: CallSite) -> Restorer:
+def nested_values(values: PassReader, site: CallSite) -> PassReader:
     """The objects of the file, made for the resume points of another compile() call."""
-    return Restorer(values.rows, values.root, site.points)
+    return PassReader(values.rows, values.root, site.points, values.blobs)
