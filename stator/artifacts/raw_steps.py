@@ -10,12 +10,14 @@ import functools
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 
 Step: TypeAlias = "tuple[str, str | int]"
+Thing: TypeAlias = Any  # an object of the program, of any type
+Data: TypeAlias = Any  # decoded JSON, whose form the writer of its kind defines
 
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__globals__"),

@@ -19,10 +19,12 @@ _ADDRESS = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"  # read by a library when i
 
 def library_of(function: Any) -> bytes | None:
     """The library of a kernel; None for any other function."""
-    path = getattr(getattr(function, "__self__", None), "__file__", None)
-    if type(function) is not BuiltinFunctionType or not str(function.__module__).endswith(".kernel") or path is None:
+    module: Any = getattr(function, "__self__", None)
+    if type(function) is not BuiltinFunctionType or not str(function.__module__).endswith(".kernel"):
         return None
-    with open(path, "rb") as file:
+    if hasattr(module, "library"):
+        return bytes(module.library)
+    with open(module.__file__, "rb") as file:
         return file.read()
 
 
@@ -38,4 +40,5 @@ def load_kernel(library: bytes, name: str) -> Any:
         assert spec is not None
         module: Any = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
+    module.library = library  # for whoever stores it again
     return module.kernel

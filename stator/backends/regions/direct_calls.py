@@ -108,7 +108,8 @@ def with_backward(flow: Flow, pieces: list[Piece], results: list[fx.Node], autoc
               [numbered[node] for node in dict.fromkeys(piece.inputs)
                if node.op != "placeholder" and last[numbered[node]] == number and node not in results])
              for number, piece in enumerate(pieces)]
-    joined = JoinedPasses(len(flow.inputs), len(numbered), steps, [numbered[node] for node in results], unused, autocast)
+    returned = [numbered[node] for node in results]
+    joined = JoinedPasses(len(flow.inputs), len(numbered), steps, returned, unused, autocast)
     joined.build(record)
     return joined
 

@@ -24,9 +24,9 @@ import numpy
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from stator.artifacts.code_hash import code_hash
+from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
-from stator.artifacts.raw_steps import NoStep, Step, steps_of, take
+from stator.artifacts.raw_steps import NoStep, Step, Thing, steps_of, take
 from stator.guards.guard import MISSING
 from stator.host.value_kinds import is_a
 from stator.source import Source, name_of
@@ -51,7 +51,7 @@ _PARTS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
     types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords")}
 _tuple_getter = type(vars(namedtuple("_tuple_getter", "x"))["x"])
-_NEAR, _FAR, _MOST = 4, 6, 60_000  # steps of a search, and objects that it looks at
+_NEAR, _FAR, _MOST_NEAR, _MOST = 4, 6, 500, 60_000  # steps of a search, and objects that it looks at
 
 
 class NotPortable(Exception):
@@ -86,7 +86,7 @@ class ValueWriter:
 
     # ------------------------------------------------------------------ values
 
-    def value(self, value: Any) -> Json:
+    def value(self, value: Thing) -> Json:
         """Data from which another process gets an equal value, or the object that plays the same part."""
         cls = type(value)
         if cls in _DIRECT or cls is int and -(1 << 53) < value < 1 << 53:
@@ -137,7 +137,7 @@ class ValueWriter:
             known = self._add(value, self._name(value))
         return known
 
-    def identity(self, value: Any) -> Json:
+    def identity(self, value: Thing) -> Json:
         """Data of an object that counts by identity: constants and code by their content, at the place they hold."""
         if is_content(value):
             return ["at", ["code", code_hash(value)] if type(value) is types.CodeType else self.value(value)]
@@ -154,7 +154,7 @@ class ValueWriter:
 
     # ------------------------------------------------------------------ facts
 
-    def _facts(self, value: Any) -> Json:
+    def _facts(self, value: Thing) -> Json:
         cls = type(value)
         if cls is types.FunctionType:
             return ["function", code_hash(value.__code__),
@@ -164,7 +164,7 @@ class ValueWriter:
         if is_a(value, type):
             if not _type_flags(value) & _HEAP_TYPE or _class_dict(value).get("__module__", "") == "torch._C":
                 return None
-            return ["class", self.value(cls), [self.value(base) for base in _type_mro(value)[1:]],
+            return ["class", class_name(cls), [self.value(base) for base in _type_mro(value)[1:]],
                     _type_flags(value) & _CLASS_FLAGS]
         if is_a(value, (numpy.ufunc, type(numpy.where))):
             return None
@@ -199,7 +199,7 @@ class ValueWriter:
 
     # ------------------------------------------------------------------ names
 
-    def _name(self, value: Any) -> list[Json]:
+    def _name(self, value: Thing) -> list[Json]:
         cls = type(value)
         if is_a(value, types.ModuleType):
             name = value.__dict__.get("__name__")
@@ -233,7 +233,7 @@ class ValueWriter:
         assert found is not None
         return found
 
-    def _qualified(self, value: Any) -> list[Json] | None:
+    def _qualified(self, value: Thing) -> list[Json] | None:
         """By `__module__` and `__qualname__`, where these tell the truth or nearly so."""
         if type(value) not in (types.FunctionType, types.BuiltinFunctionType) and not is_a(value, type):
             return None
@@ -311,6 +311,10 @@ class ValueWriter:
         return len(self.rows) - 1
 
 
+def class_name(cls: type) -> str:
+    return f"{_class_dict(cls).get('__module__')}.{name_of(cls)}"
+
+
 def namespace_name(value: dict[Any, Any]) -> str | None:
     """The module whose names a dict holds; such a dict counts by identity."""
     name = value.get("__name__")
@@ -331,7 +335,7 @@ def steps_to(start: object, value: object, depth: int) -> list[Step] | None:
         for item, way in following:
             if item is value:
                 return way
-        level = following[:_MOST]
+        level = following[:_MOST_NEAR]
     return None
 
 

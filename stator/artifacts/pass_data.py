@@ -24,13 +24,16 @@ from torch import fx
 
 from stator.artifacts.container import Json
 from stator.artifacts.made_objects import Describer, Note, Restorer, is_empty
-from stator.artifacts.portable_values import NotPortable
+from stator.artifacts.raw_steps import Data, Thing
+from stator.artifacts.value_writer import NotPortable
 from stator.backends.inner_calls import Passes, metadata_of
 from stator.backends.kernels import library_of, load_kernel
 from stator.backends.regions.direct_calls import Direct, JoinedPasses, direct_passes, takes_gradient
-from stator.graph.fx.graph_modules import make_captured, make_graph_module
+from stator.emit.resume.advance import Points
+from stator.graph.fx.graph_modules import TEXT, make_captured, make_graph_module
 from stator.host.value_kinds import is_a
 
+LOADED = "<stator inductor>"  # the file name of a pass that was read from a file
 GENERATED = "torch._inductor.runtime.compile_tasks."
 _SKIPPED = ("get_args", "benchmark_compiled_module")
 _LARGEST_CONSTANT = 1 << 16  # elements of a tensor that is part of a compiled graph
@@ -45,7 +48,7 @@ class WholePass:
 
     direct: Direct
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Thing) -> Thing:
         with torch.no_grad(), torch._C._DisableAutocast():
             return self.direct.forward(list(args))
 
@@ -53,7 +56,7 @@ class WholePass:
 # ---------------------------------------------------------------------- behind a compiled function
 
 
-def direct_of(compiled: Any) -> tuple[Direct, Any] | None:
+def direct_of(compiled: Thing) -> tuple[Direct, Any] | None:
     """The passes behind a function of AOTAutograd, and its metadata; None for any other function."""
     if not is_a(compiled, types.FunctionType) or not str(compiled.__module__).startswith(_AROUND):
         return None
@@ -74,7 +77,8 @@ def direct_of(compiled: Any) -> tuple[Direct, Any] | None:
     count = len(meta.input_info)
     trains = any(takes_gradient(info) for info in meta.output_info)
     first = "forward" if trains else "inference"
-    found = {first if kind in ("forward", "inference") else kind: (count, run) for kind, (_, run) in passes.found.items()}
+    found = {first if kind in ("forward", "inference") else kind: (count, run)
+             for kind, (_, run) in passes.found.items()}
     if trains and "backward" not in found:
         raise NotPortable("a backward pass that is compiled when backward() is first called")
     direct = direct_passes(Passes(found, passes.doubled), meta, count)
@@ -95,7 +99,7 @@ def held_by(compiled: object) -> list[Any]:
     return list(seen.values())
 
 
-def parts_of(value: Any) -> list[Any]:
+def parts_of(value: Thing) -> list[Any]:
     cls = type(value)
     if cls is types.FunctionType:
         cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
@@ -117,7 +121,7 @@ class BoxedPass:
 
     run: Callable[..., Any]
 
-    def __call__(self, args: list[Any]) -> Any:
+    def __call__(self, args: list[Any]) -> Thing:
         given = [*args]
         args.clear()
         return self.run(*given)
@@ -135,7 +139,9 @@ class PassWriter(Describer):
         for write in (self._generated, self._kernel, self._autograd, self._joined, self._graph, self._tensor):
             self._writers.insert(0, write)
 
-    def _autograd(self, value: Any) -> Json:
+    def _autograd(self, value: Thing) -> Json:
+        if type(value) is WholePass:
+            return ["inference", self.value(value.direct)]
         found = direct_of(value) if type(value) is types.FunctionType else None
         if found is None:
             return None
@@ -145,7 +151,7 @@ class PassWriter(Describer):
         outputs = [not takes_gradient(info) for info in meta.output_info]
         return ["training", self.value(direct), len(meta.input_info), outputs]
 
-    def _joined(self, value: Any) -> Json:
+    def _joined(self, value: Thing) -> Json:
         if type(value) is not JoinedPasses:
             return None
         if value.recorded:
@@ -153,31 +159,35 @@ class PassWriter(Describer):
         return ["joined", value.inputs, value.count, self.value(value.steps), value.returned, value.unused,
                 self.value(value.autocast)]
 
-    def _generated(self, value: Any) -> Json:
+    def _generated(self, value: Thing) -> Json:
         """Inductor's `Runner.call`: the class as text, and what its names stand for."""
-        if type(value) is not types.MethodType or not str(value.__func__.__module__).startswith(GENERATED):
+        if type(value) is not types.MethodType or value.__func__.__code__.co_filename != LOADED \
+                and not str(value.__func__.__module__).startswith(GENERATED):
             return None
         if value.__self__.partitions:
             raise NotPortable("a graph that Inductor has cut into partitions")
         names = value.__func__.__globals__
-        with open(names["__file__"], encoding="utf-8") as file:
-            text, used = generated_part(file.read())
+        if TEXT in names:  # read from a file of ours
+            text, used = generated_part(names[TEXT])
+        else:
+            with open(names["__file__"], encoding="utf-8") as file:
+                text, used = generated_part(file.read())
         held = {name: self._named(names[name], text, name) for name in sorted(used) if name in names}
         return ["generated", text, held]
 
-    def _named(self, value: Any, text: str, name: str) -> Json:
-        if type(value).__name__ != "KernelNamespace":
+    def _named(self, value: Thing, text: str, name: str) -> Json:
+        if type(value).__name__ not in ("KernelNamespace", "SimpleNamespace"):
             return self.value(value)
         tree = ast.walk(ast.parse(text))
         used = sorted({each.attr for each in tree if type(each) is ast.Attribute and type(each.value) is ast.Name
                        and each.value.id == name})
         return ["o", self._namespace(value, used)]
 
-    def _namespace(self, value: Any, used: list[str]) -> int:
+    def _namespace(self, value: Thing, used: list[str]) -> int:
         self.rows.append([["make", ["namespace", [[each, self.value(getattr(value, each))] for each in used]]], None])
         return len(self.rows) - 1
 
-    def _kernel(self, value: Any) -> Json:
+    def _kernel(self, value: Thing) -> Json:
         library = library_of(value) if type(value) is types.BuiltinFunctionType else None
         if library is None:
             return None
@@ -185,7 +195,7 @@ class PassWriter(Describer):
         self.blobs[f"kernels/{name}"] = library
         return ["kernel", name]
 
-    def _graph(self, value: Any) -> Json:
+    def _graph(self, value: Thing) -> Json:
         """A graph module that runs as it is: its nodes, with the dtypes that a pass under autocast casts to."""
         if type(value) is types.MethodType and is_a(value.__self__, fx.GraphModule):
             return ["method of graph", self.value(value.__self__), value.__func__.__name__]
@@ -199,7 +209,7 @@ class PassWriter(Describer):
         return ["graph", [self._written(node, numbers) for node in numbers], inner]
 
     def _written(self, node: fx.Node, numbers: dict[fx.Node, int]) -> Json:
-        def argument(value: Any) -> Json:
+        def argument(value: Thing) -> Json:
             if type(value) is fx.Node:
                 return ["node", numbers[value]]
             if is_a(value, (tuple, list)) and not hasattr(value, "_fields"):
@@ -214,7 +224,7 @@ class PassWriter(Describer):
         return [node.op, node.name, target, argument(tuple(node.args)), argument(dict(node.kwargs)),
                 dtypes_of(node.meta.get("val")), node.meta.get("stack_trace")]
 
-    def _tensor(self, value: Any) -> Json:
+    def _tensor(self, value: Thing) -> Json:
         """A small tensor that a compiler has made: a constant of the graph."""
         if type(value) is not torch.Tensor or value.requires_grad or value.device.type != "cpu" \
                 or value.numel() > _LARGEST_CONSTANT or not value.is_contiguous():
@@ -223,7 +233,7 @@ class PassWriter(Describer):
         return ["tensor", self.value(value.dtype), list(value.shape), base64.b64encode(data).decode()]
 
 
-def dtypes_of(value: Any) -> Json:
+def dtypes_of(value: Thing) -> Json:
     if isinstance(value, torch.Tensor):
         return str(value.dtype).removeprefix("torch.")
     return [dtypes_of(each) for each in value] if isinstance(value, (tuple, list)) else None
@@ -232,7 +242,8 @@ def dtypes_of(value: Any) -> Json:
 def generated_part(text: str) -> tuple[str, set[str]]:
     """Of a module that Inductor wrote, the part behind the kernels; and the names that it uses."""
     tree = ast.parse(text)
-    kept = [each for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef)) and each.name not in _SKIPPED
+    kept = [each for each in tree.body
+            if isinstance(each, (ast.ClassDef, ast.FunctionDef)) and each.name not in _SKIPPED
             or isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
             and each.targets[0].id in ("runner", "call")]
     used = {each.id for part in kept for each in ast.walk(part) if isinstance(each, ast.Name)}
@@ -246,17 +257,18 @@ def generated_part(text: str) -> tuple[str, set[str]]:
 class PassReader(Restorer):
     """Make entries with their compiled graphs."""
 
-    def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Any, blobs: dict[str, bytes]) -> None:
+    def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points,
+                 blobs: dict[str, bytes]) -> None:
         super().__init__(rows, root, points)
         self.blobs = blobs
         for kind in ("inference", "training", "joined", "generated", "namespace", "kernel", "graph", "tensor"):
             self.made_by(kind, getattr(self, f"_{kind}"))
         self.made_by("method of graph", self._graph_method)
 
-    def _inference(self, data: Any, note: Note) -> object:
+    def _inference(self, data: Data, note: Note) -> object:
         return WholePass(self.value(data[0]))
 
-    def _training(self, data: Any, note: Note) -> object:
+    def _training(self, data: Data, note: Note) -> object:
         direct, inputs, unused = self.value(data[0]), data[1], data[2]
         made = [*range(inputs, inputs + direct.outputs)]
         joined = JoinedPasses(inputs, inputs + direct.outputs, [(direct, [*range(inputs)], made, [])], made,
@@ -264,33 +276,34 @@ class PassReader(Restorer):
         joined.build()
         return joined
 
-    def _joined(self, data: Any, note: Note) -> object:
+    def _joined(self, data: Data, note: Note) -> object:
         inputs, count, steps, returned, unused, autocast = data
         joined = JoinedPasses(inputs, count, self.value(steps), returned, unused, self.value(autocast))
         joined.build()
         return joined
 
-    def _generated(self, data: Any, note: Note) -> object:
+    def _generated(self, data: Data, note: Note) -> object:
         text, held = data
         names = {name: self.value(item) for name, item in held.items()}
-        exec(compile(text, "<stator inductor>", "exec"), names)  # noqa: S102  Inductor's, under the signature
+        names[TEXT] = text
+        exec(compile(text, LOADED, "exec"), names)  # noqa: S102  Inductor's, under the signature
         return names["call"]
 
-    def _namespace(self, data: Any, note: Note) -> object:
+    def _namespace(self, data: Data, note: Note) -> object:
         return types.SimpleNamespace(**{name: self.value(item) for name, item in data[0]})
 
-    def _kernel(self, data: Any, note: Note) -> object:
+    def _kernel(self, data: Data, note: Note) -> object:
         return load_kernel(self.blobs[f"kernels/{data[0]}"], data[0])
 
-    def _graph_method(self, data: Any, note: Note) -> object:
+    def _graph_method(self, data: Data, note: Note) -> object:
         return getattr(self.value(data[0]), data[1])
 
-    def _graph(self, data: Any, note: Note) -> object:
+    def _graph(self, data: Data, note: Note) -> object:
         rows, inner = data
         graph = fx.Graph()
         nodes: list[fx.Node] = []
 
-        def argument(value: Any) -> Any:
+        def argument(value: Thing) -> Thing:
             kind = value[0]
             if kind == "node":
                 return nodes[value[1]]
@@ -306,12 +319,14 @@ class PassReader(Restorer):
         modules = {name: self.value(each) for name, each in inner.items()}
         return make_graph_module(graph, modules) if inner else make_captured(graph, modules, [])
 
-    def _tensor(self, data: Any, note: Note) -> object:
+    def _tensor(self, data: Data, note: Note) -> object:
         dtype, shape, text = self.value(data[0]), data[1], base64.b64decode(data[2])
-        return torch.frombuffer(bytearray(text), dtype=dtype).reshape(shape) if text else torch.empty(shape, dtype=dtype)
+        if not text:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(bytearray(text), dtype=dtype).reshape(shape)
 
 
-def examples(dtypes: Any) -> Any:
+def examples(dtypes: Thing) -> Thing:
     """Tensors of these dtypes, without memory."""
     if type(dtypes) is str:
         return torch.empty(0, dtype=getattr(torch, dtypes), device="meta")
