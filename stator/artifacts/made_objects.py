@@ -22,7 +22,7 @@ from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
 from stator.artifacts.raw_steps import Data, Thing, steps_of
 from stator.artifacts.value_reader import Stale, ValueReader, module_named
-from stator.artifacts.value_writer import NotPortable, ValueWriter
+from stator.artifacts.value_writer import NotPortable, ValueWriter, is_content
 from stator.breaks import Break
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.residual.residual import checked_once
@@ -33,7 +33,7 @@ from stator.interp.frame import Place
 from stator.source import Pinned, Source, World
 
 RESIDUAL = "<stator residual"
-_FIRST_CALL = next(each for each in checked_once.__code__.co_consts if type(each) is types.CodeType)
+_FIRST_CALL = next(each for each in checked_once.__code__.co_consts if getattr(each, "co_name", "") == "first_call")
 Note = Callable[[object], None]
 
 
@@ -58,7 +58,9 @@ class Describer(ValueWriter):
             return None
         parts: list[Any] = [getattr(value, name) for name in slots_of(type(value))]
         if type(value) is Pinned:
-            return ["source", "Pinned", ["o", self.number(value.obj)], value.variable]
+            held = self.value(value.obj) if is_content(value.obj) and type(value.obj) is not types.CodeType \
+                else ["o", self.number(value.obj)]
+            return ["source", "Pinned", held, value.variable]
         base = [] if value.base is None else [self.value(value.base)]
         return ["source", type(value).__name__, *base, *[self.value(part) for part in parts]]
 
@@ -108,6 +110,8 @@ class Describer(ValueWriter):
         if is_a(value, (enum.Enum, type, types.ModuleType, types.FunctionType)) or not of_stator(cls) \
                 or is_a(value, Points):
             return None
+        if is_a(value, tuple):
+            return ["named tuple", cls.__module__, cls.__qualname__, [self.value(item) for item in tuple(value)]]
         if cls is Place:  # a function that has moved has other lines
             return ["place", self.value(value.code), self.value(value.namespace), value.lasti,
                     value.line - value.code.co_firstlineno]
@@ -172,10 +176,11 @@ class Restorer(ValueReader):
     def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points) -> None:
         super().__init__(rows, root)
         self.points = points
+        self.advances: dict[int, Advance] = {}  # by the id of what the trampoline calls
         for kind, make in (("source", self._source), ("advance", self._advance), ("eager entry", self._eager_entry),
                            ("same", self._same), ("text", self._text), ("closure", self._closure),
                            ("node", self._node), ("partial", self._partial), ("method", self._method),
-                           ("record", self._record), ("place", self._place)):
+                           ("record", self._record), ("place", self._place), ("named tuple", self._named_tuple)):
             self.made_by(kind, make)
 
     def _source(self, data: Data, note: Note) -> object:
@@ -188,7 +193,10 @@ class Restorer(ValueReader):
     def _advance(self, data: Data, note: Note) -> object:
         states, handled, alone, asks_caller, event = data
         stop = Break("SB001", whole_frame=not alone, asks_caller=asks_caller)
-        return Advance(self.points, [self.value(state) for state in states], handled, stop, self.value(event)).target
+        found = [self.value(state) for state in states]
+        advance = Advance(self.points, found, handled, stop, self.value(event))
+        self.advances[id(advance.target)] = advance
+        return advance.target
 
     def _eager_entry(self, data: Data, note: Note) -> object:
         made = EagerEntry("", "", None, None, self.value(data[1]) if data[1] is None else None)
@@ -230,21 +238,30 @@ class Restorer(ValueReader):
 
     def _record(self, data: Data, note: Note) -> object:
         module, path, parts = data
-        cls: Thing = module_named(module)
-        for name in path.split("."):
-            cls = cls.__dict__.get(name) if is_a(cls, type) else getattr(cls, name, None)
-        if not isinstance(cls, type) or not of_stator(cls):
-            raise Stale(f"there is no class {path} in {module}")
+        cls = class_named(module, path)
         made = cls.__new__(cls)
         note(made)
         for name, value in parts:
             object.__setattr__(made, name, self.value(value))
         return made
 
+    def _named_tuple(self, data: Data, note: Note) -> object:
+        return class_named(data[0], data[1])(*[self.value(item) for item in data[2]])
+
     def _place(self, data: Data, note: Note) -> object:
         code, namespace, lasti, line = data
         found = self.value(code)
         return Place(found, self.value(namespace), lasti, line + found.co_firstlineno)
+
+
+def class_named(module: str, path: str) -> Thing:
+    """A class of Stator."""
+    cls: Thing = module_named(module)
+    for name in path.split("."):
+        cls = cls.__dict__.get(name) if is_a(cls, type) else getattr(cls, name, None)
+    if not isinstance(cls, type) or not of_stator(cls):
+        raise Stale(f"there is no class {path} in {module}")
+    return cls
 
 
 def made_from_text(kind: str, name: str, text: str, names: dict[str, Any]) -> Thing:

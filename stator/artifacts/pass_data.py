@@ -81,9 +81,9 @@ def direct_of(compiled: Thing) -> tuple[Direct, Any] | None:
              for kind, (_, run) in passes.found.items()}
     if trains and "backward" not in found:
         raise NotPortable("a backward pass that is compiled when backward() is first called")
-    direct = direct_passes(Passes(found, passes.doubled), meta, count)
+    direct = direct_passes(Passes(found, passes.doubled), meta, count, writes=not trains)
     if direct is None:
-        raise NotPortable("a compiled graph that writes to its inputs or returns views")
+        raise NotPortable("a compiled graph around which AOTAutograd does more than to call its passes")
     return direct, meta
 
 

@@ -56,8 +56,14 @@ def take(value: object, step: Step) -> object:
         found = _class_dict(value).get(detail, _absent)
     elif kind == "base" and is_a(value, type) and int(detail) < len(_bases(value)):
         found = _bases(value)[int(detail)]
+    elif kind == "type" and is_a(value, type):
+        found = type(value)
+    elif kind == "dict":
+        found = instance_dict(value) or _absent
     elif kind == "key" and type(value) in _DICTS:
         found = dict.get(value, detail, _absent)  # type: ignore[call-overload]
+    elif kind == "value" and type(value) in _DICTS and int(detail) < len(value):  # type: ignore[arg-type]
+        found = [*dict.values(value)][int(detail)]  # type: ignore[call-overload]
     elif kind == "item" and type(value) in (tuple, list) and int(detail) < len(value):  # type: ignore[arg-type]
         found = value[detail]  # type: ignore[index]
     elif kind == "vars":
@@ -89,9 +95,8 @@ def steps_of(value: object) -> Iterator[tuple[Step, object]]:
         for number, base in enumerate(_bases(value)):
             yield ("base", number), base
     elif cls in _DICTS:
-        for key, item in list(dict.items(value)):  # type: ignore[call-overload]
-            if type(key) in (str, int):
-                yield ("key", key), item
+        for number, (key, item) in enumerate(list(dict.items(value))):  # type: ignore[call-overload]
+            yield ("key", key) if type(key) in (str, int) else ("value", number), item
     elif cls in (tuple, list):
         for number, item in enumerate(value):  # type: ignore[arg-type]
             yield ("item", number), item

@@ -111,6 +111,9 @@ class StoredSite:
                 entry.made = self.restore(entry.data, bound)
             except Stale as stale:
                 entry.why = str(stale)
+            except Exception as error:  # a bug of ours: the call is captured
+                entry.why = f"it cannot be read: {type(error).__name__}: {error}"
+                events.emit(events.NotCached(self.site.name, entry.why))
         return entry.made
 
     def restore(self, data: dict[str, Data], bound: tuple[Thing, ...]) -> LoadedEntry:
@@ -129,8 +132,11 @@ class StoredSite:
             text, packed, effects, has_graph = data["residual"]
             wanted = [self.values.value(source) for source in data["wanted"]]
             graph: Thing = StoredGraph() if has_graph else None
-            residual = Residual(text, dict(getattr(function, "__globals__", {})), wanted, graph, [], packed, effects,
-                                [line[4:] for line in text.splitlines()[1:]])
+            names = dict(getattr(function, "__globals__", {}))
+            resume = next((self.values.advances[id(each)] for each in names.values() if id(each) in self.values.advances),
+                          None)
+            residual = Residual(text, names, wanted, graph, [], packed, effects,
+                                [line[4:] for line in text.splitlines()[1:]], resume)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])

@@ -24,6 +24,7 @@ import numpy
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
+from stator import _core
 from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
 from stator.artifacts.raw_steps import NoStep, Step, Thing, steps_of, take
@@ -69,6 +70,7 @@ class ValueWriter:
         self._kept: list[object] = [root]  # found by name
         self._made: list[object] = []
         self._index: dict[int, tuple[str, str]] | None = None
+        self._metaclasses: dict[int, tuple[str, str]] = {}
         self._writers: list[Callable[[Any], Json]] = []
         self._sources: dict[Source, int] = {}
         self._anchors = 0  # how many of the kept objects a search has started from
@@ -209,7 +211,12 @@ class ValueWriter:
             return ["operator", str(value)]
         if is_a(value, HigherOrderOperator):
             return ["operator", f"higher_order.{value.name()}"]
+        if is_a(value, torch._ops._OpNamespace):
+            return ["operator", value.name]
         if cls is dict:
+            for space in list(torch.ops.__dict__.values()):
+                if is_a(space, torch._ops._OpNamespace) and space.__dict__ is value:
+                    return ["step", self.number(space), "dict", 0]
             name = namespace_name(value)
             if name is not None:
                 return ["namespace", name]
@@ -273,11 +280,15 @@ class ValueWriter:
         if self._index is None:
             self._index = {}
             for name, module in list(sys.modules.items()):
-                if type(module) is types.ModuleType and not name.startswith("stator."):
+                if type(module) is types.ModuleType and (not name.startswith("stator.") or name == _core.__name__):
                     for key, item in list(module.__dict__.items()):
                         if type(item) not in (int, str, float, bool, type(None), tuple):
                             self._index.setdefault(id(item), (name, key))
+                        if is_a(item, type) and type(item) is not type:
+                            self._metaclasses.setdefault(id(type(item)), (name, key))
         found = self._index.get(id(value))
+        if found is None and id(value) in self._metaclasses:
+            return ["step", self._intermediate(["qualified", *self._metaclasses[id(value)]]), "type", 0]
         return None if found is None else ["qualified", *found]
 
     def _searched(self, value: object) -> list[Json] | None:

@@ -42,9 +42,9 @@ class Direct:
     tangents: tuple[Any, ...] = ()  # for each of those: size, stride, dtype and device of its gradient
 
 
-def direct_passes(passes: Passes, meta: Any, inputs: int) -> Direct | None:
-    """None where AOTAutograd does more than to call the passes."""
-    if passes.doubled or passes.unrecordable or meta is None or has_work_around(meta) or any(
+def direct_passes(passes: Passes, meta: Any, inputs: int, writes: bool = False) -> Direct | None:
+    """None where AOTAutograd does more than to call the passes; `writes`: a pass may write to its inputs itself."""
+    if passes.doubled or passes.unrecordable or meta is None or has_work_around(meta, writes) or any(
             count != inputs for kind, (count, _) in passes.found.items() if kind != "backward"):
         return None
     if "inference" in passes.found:
@@ -64,12 +64,12 @@ def takes_gradient(info: Any) -> bool:
     return bool(getattr(info, "requires_grad_for_backward", info.requires_grad))
 
 
-def has_work_around(meta: Any) -> bool:
+def has_work_around(meta: Any, writes: bool) -> bool:
     counts = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "tokens",
               "is_rng_op_functionalized", "num_graphsafe_rng_states", "num_backward_tokens",
               "num_opaque_objects_saved_for_bw")
     return any(getattr(meta, name, 0) for name in counts) or meta.grad_enabled_mutation is not None \
-        or any(info.mutates_data or info.mutates_metadata for info in meta.input_info)
+        or any(info.mutates_data and not writes or info.mutates_metadata for info in meta.input_info)
 
 
 def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unrecorded) -> Callable[..., Any] | None:
