@@ -133,8 +133,8 @@ class StoredSite:
             wanted = [self.values.value(source) for source in data["wanted"]]
             graph: Thing = StoredGraph() if has_graph else None
             names = dict(getattr(function, "__globals__", {}))
-            resume = next((self.values.advances[id(each)] for each in names.values() if id(each) in self.values.advances),
-                          None)
+            known = self.values.advances
+            resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = Residual(text, names, wanted, graph, [], packed, effects,
                                 [line[4:] for line in text.splitlines()[1:]], resume)
         lowered = lower(guards, wanted)
