@@ -40,10 +40,10 @@ __version__ = "0.1.0"
 __all__ = ["BackendError", "CompiledModule", "Dim", "InternalError", "OptionError", "RecompileLimit",
            "StatorError", "Unsupported", "allow_in_graph", "assume_constant_result", "bisect", "compile",
            "compile_in_place", "config", "disable", "error_on_graph_break", "explain", "graph_break", "install",
-           "is_compiled", "is_compiling", "is_installed", "list_backends", "load_shape_profile", "print",
+           "is_compiled", "is_compiling", "is_installed", "list_backends", "load", "load_shape_profile", "print",
            "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic",
-           "register_backend", "reset", "set_logs", "set_stance", "shape_profile", "skip_frame",
-           "substitute_in_graph", "uninstall"]
+           "register_backend", "reset", "save", "set_logs", "set_stance", "shape_profile", "skip_frame",
+           "substitute_in_graph", "uninstall", "why_not_cached"]
 
 # The modules that define them; stator.api has the rest.
 _MODULES = {"stator.installation": ("install", "is_installed", "uninstall"),

@@ -22,7 +22,8 @@ from stator.capture.callables import dress, require_callable, set_recompiler, tr
 from stator.capture.compiled_module import CompiledModule
 from stator.capture.first_call import tracer, with_tracer
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
-from stator.host.lazy_imports import load, loaded, take
+from stator.host.lazy_imports import load as load_module
+from stator.host.lazy_imports import loaded, take
 from stator.host.printing import print
 from stator.report import set_logs
 from stator.report.explanation import Explanation
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledModule", "allow_in_graph", "assume_constant_result", "bisect", "compile", "compile_in_place",
            "config", "disable", "error_on_graph_break", "explain", "graph_break", "is_compiled", "is_compiling",
-           "list_backends", "load_shape_profile", "print", "register_backend", "reset", "set_logs", "set_stance",
-           "shape_profile", "skip_frame", "substitute_in_graph"]
+           "list_backends", "load", "load_shape_profile", "print", "register_backend", "reset", "save", "set_logs",
+           "set_stance", "shape_profile", "skip_frame", "substitute_in_graph", "why_not_cached"]
 
 Model = TypeVar("Model")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -110,7 +111,7 @@ def make_entry(traced: Any, settings: Settings) -> Any:
     if not settings.audit:
         return entry
     first_call.opened(entry)
-    return load("stator.audit").audited(entry, traced, settings)
+    return load_module("stator.audit").audited(entry, traced, settings)
 
 
 def _compile_class(cls: type, settings: Settings) -> type:
@@ -155,6 +156,42 @@ def is_compiled(obj: object) -> bool:
     else:
         places.append(inspect.getattr_static(type(obj), "__call__", None))
     return any(marks.compiled_mark(place) is not None for place in places)
+
+
+def stored_entries(compiled: Any) -> tuple[Any, Any]:
+    """The module that saves and loads, and the call site behind a compiled callable or module."""
+    entry = compiled._compiled_call_impl if isinstance(compiled, torch.nn.Module) \
+        and type(compiled) is not CompiledModule else compiled
+    entry = getattr(entry, "_stator_entry", entry)
+    if not hasattr(entry, "_stator_site"):
+        raise OptionTypeError(f"{compiled!r} is not accepted; use the result of stator.compile")
+    return load_module("stator.artifacts.entry_files"), first_call.opened(entry)
+
+
+def save(compiled: Callable[..., Any], path: str) -> int:
+    """Write what was captured of a compiled callable to a file; the number of entries in it.
+
+    A capture that no other process could use is left out, with a `NotCached` event; `why_not_cached` names its reason.
+    """
+    files, site = stored_entries(compiled)
+    return int(files.save(site, path))
+
+
+def load(path: str, model: Model, **settings: Any) -> Model:
+    """Compile a function or module as `compile` does; it uses the captures of a file where their guards accept a call.
+
+    A file that may not be trusted, or does not fit this process, is left aside with an event; calls are captured then.
+    """
+    compiled = compile(model, **settings)
+    files, site = stored_entries(compiled)
+    files.use_file(site, path)
+    return compiled
+
+
+def why_not_cached(compiled: Callable[..., Any]) -> str | None:
+    """The first fact that keeps a capture from being stored, or a stored one from being used; None: nothing does."""
+    files, site = stored_entries(compiled)
+    return None if (why := files.why_not_cached(site)) is None else str(why)
 
 
 def reset() -> None:
@@ -217,7 +254,7 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
         checked = _checked(settings)
 
     def bisect_call(*args: object, **kwargs: object) -> Finding | None:
-        return load("stator.audit").bisect_call(entry, traced, checked, args, kwargs, directory)
+        return load_module("stator.audit").bisect_call(entry, traced, checked, args, kwargs, directory)
 
     return about_compiling(bisect_call)
 
@@ -360,7 +397,7 @@ def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], fr
 
 def makes_compiled(function: Callable[..., Any]) -> None:
     """Register a function that compiles others: captured code calls it for real."""
-    with_tracer(lambda: load("stator.library.torch.compiler_functions").makes_compiled(function))
+    with_tracer(lambda: load_module("stator.library.torch.compiler_functions").makes_compiled(function))
 
 
 take()
@@ -374,7 +411,7 @@ def about_compiling(fn: Function) -> Function:
     return fn
 
 
-for _own in (compile, compile_in_place, reset, explain, bisect, _disable, allow_in_graph, assume_constant_result,
-             substitute_in_graph, register_backend, list_backends, set_logs, shape_profile, load_shape_profile,
-             torch.compile):
+for _own in (compile, compile_in_place, load, save, why_not_cached, reset, explain, bisect, _disable, allow_in_graph,
+             assume_constant_result, substitute_in_graph, register_backend, list_backends, set_logs, shape_profile,
+             load_shape_profile, torch.compile):
     about_compiling(_own)

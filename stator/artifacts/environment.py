@@ -17,15 +17,16 @@ from functools import cache
 import numpy
 import torch
 
-import stator
 from stator.artifacts.container import Json
-from stator.artifacts.portable_values import ValueWriter
+from stator.artifacts.value_writer import ValueWriter
+from stator.host.own_code import OWN_FOLDER
 from stator.settings.options import Settings
 from stator.settings.process_config import SETTINGS, config
 
 FORMAT = 1
 _UNSEEN = frozenset({"name", "recompile_limit", "isolate_recompiles", "strict", "audit", "start"})
-_CONFIGS = {"aot_eager": ("torch._functorch.config",), "inductor": ("torch._functorch.config", "torch._inductor.config")}
+_CONFIGS = {"aot_eager": ("torch._functorch.config",),
+            "inductor": ("torch._functorch.config", "torch._inductor.config")}
 _READ_LATE = ("show_progress", "capture_progress_seconds", "recompile_limit", "accumulated_recompile_limit",
               "fail_on_recompile_limit_hit", "error_on_recompile")
 
@@ -33,7 +34,7 @@ _READ_LATE = ("show_progress", "capture_progress_seconds", "recompile_limit", "a
 @cache
 def stator_digest() -> str:
     """Content of all modules of Stator."""
-    folder = os.path.dirname(stator.__file__)
+    folder = OWN_FOLDER
     digest = hashlib.sha256()
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -71,7 +72,8 @@ def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:
              if each.name not in _UNSEEN and each.name not in ("options", "shapes")}
     found["options"] = values.value(dict(settings.options))
     found["shapes"] = values.value({name: repr(dim) for name, dim in settings.shapes.items()})
-    found.update({f"config.{name}": values.value(getattr(config, name)) for name in SETTINGS if name not in _READ_LATE})
+    found.update({f"config.{name}": values.value(getattr(config, name)) for name in SETTINGS
+                  if name not in _READ_LATE and not name.startswith("artifact_")})
     for name in _CONFIGS.get(settings.backend if type(settings.backend) is str else "", ()):
         found[name] = config_digest(name)
     return found

@@ -18,11 +18,11 @@ from typing import Any
 
 from torch import fx
 
-from stator.artifacts.code_hash import code_hash
+from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
-from stator.artifacts.portable_values import NotPortable, ValueWriter
-from stator.artifacts.raw_steps import steps_of
-from stator.artifacts.restored_values import Stale, ValueReader, module_named
+from stator.artifacts.raw_steps import Data, Thing, steps_of
+from stator.artifacts.value_reader import Stale, ValueReader, module_named
+from stator.artifacts.value_writer import NotPortable, ValueWriter, is_content
 from stator.breaks import Break
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.residual.residual import checked_once
@@ -33,7 +33,7 @@ from stator.interp.frame import Place
 from stator.source import Pinned, Source, World
 
 RESIDUAL = "<stator residual"
-_FIRST_CALL = next(each for each in checked_once.__code__.co_consts if type(each) is types.CodeType)
+_FIRST_CALL = next(each for each in checked_once.__code__.co_consts if getattr(each, "co_name", "") == "first_call")
 Note = Callable[[object], None]
 
 
@@ -53,16 +53,18 @@ class Describer(ValueWriter):
         self.makes(self._node)
         self.makes(self._record)
 
-    def _source(self, value: Any) -> Json:
+    def _source(self, value: Thing) -> Json:
         if not is_a(value, Source):
             return None
         parts: list[Any] = [getattr(value, name) for name in slots_of(type(value))]
         if type(value) is Pinned:
-            return ["source", "Pinned", ["o", self.number(value.obj)], value.variable]
+            held = self.value(value.obj) if is_content(value.obj) and type(value.obj) is not types.CodeType \
+                else ["o", self.number(value.obj)]
+            return ["source", "Pinned", held, value.variable]
         base = [] if value.base is None else [self.value(value.base)]
         return ["source", type(value).__name__, *base, *[self.value(part) for part in parts]]
 
-    def _continuation(self, value: Any) -> Json:
+    def _continuation(self, value: Thing) -> Json:
         advance = value if type(value) is Advance else self.advances.get(id(value))
         if advance is not None:
             return ["advance", [self.value(state) for state in advance.states], advance.handled,
@@ -71,7 +73,7 @@ class Describer(ValueWriter):
             return ["eager entry", self.value(value.event), self.value(value.expected)]
         return None
 
-    def _function(self, value: Any) -> Json:
+    def _function(self, value: Thing) -> Json:
         if type(value) is not types.FunctionType:
             return None
         code = value.__code__
@@ -95,11 +97,11 @@ class Describer(ValueWriter):
         return ["closure", module.__name__, path, code_hash(code), cells, self.value(value.__defaults__),
                 self.value(value.__kwdefaults__), self.value(dict(value.__dict__))]
 
-    def _node(self, value: Any) -> Json:
+    def _node(self, value: Thing) -> Json:
         """A node that stands for a value, as a key of some table."""
         return ["node", value.name] if type(value) is fx.Node else None
 
-    def _record(self, value: Any) -> Json:
+    def _record(self, value: Thing) -> Json:
         cls = type(value)
         if cls is functools.partial:
             return ["partial", self.value(value.func), self.value(value.args), self.value(value.keywords)]
@@ -108,6 +110,8 @@ class Describer(ValueWriter):
         if is_a(value, (enum.Enum, type, types.ModuleType, types.FunctionType)) or not of_stator(cls) \
                 or is_a(value, Points):
             return None
+        if is_a(value, tuple):
+            return ["named tuple", cls.__module__, cls.__qualname__, [self.value(item) for item in tuple(value)]]
         if cls is Place:  # a function that has moved has other lines
             return ["place", self.value(value.code), self.value(value.namespace), value.lasti,
                     value.line - value.code.co_firstlineno]
@@ -123,7 +127,7 @@ def slots_of(cls: type) -> list[str]:
             if name != "base"]
 
 
-def fields_of(value: Any) -> list[str]:
+def fields_of(value: Thing) -> list[str]:
     if dataclasses.is_dataclass(value):
         return [each.name for each in dataclasses.fields(value)]
     slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__"]
@@ -131,7 +135,7 @@ def fields_of(value: Any) -> list[str]:
             and hasattr(value, name)]
 
 
-def is_empty(cell: Any) -> bool:
+def is_empty(cell: Thing) -> bool:
     try:
         return cell.cell_contents is cell
     except ValueError:
@@ -154,7 +158,7 @@ def codes_at(module: types.ModuleType, path: list[str]) -> list[types.CodeType]:
     return [each.__code__ if type(each) is types.FunctionType else each for each in found]
 
 
-def inner_codes(holder: Any, name: str) -> list[Any]:
+def inner_codes(holder: Thing, name: str) -> list[Any]:
     while hasattr(holder, "__wrapped__"):  # a decorator of the standard library
         holder = holder.__wrapped__
     if is_a(holder, type):
@@ -172,37 +176,41 @@ class Restorer(ValueReader):
     def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points) -> None:
         super().__init__(rows, root)
         self.points = points
+        self.advances: dict[int, Advance] = {}  # by the id of what the trampoline calls
         for kind, make in (("source", self._source), ("advance", self._advance), ("eager entry", self._eager_entry),
                            ("same", self._same), ("text", self._text), ("closure", self._closure),
                            ("node", self._node), ("partial", self._partial), ("method", self._method),
-                           ("record", self._record), ("place", self._place)):
+                           ("record", self._record), ("place", self._place), ("named tuple", self._named_tuple)):
             self.made_by(kind, make)
 
-    def _source(self, data: Any, note: Note) -> object:
+    def _source(self, data: Data, note: Note) -> object:
         module = sys.modules[Source.__module__]
-        cls: Any = getattr(module, data[0])
+        cls: Thing = getattr(module, data[0])
         if cls is World:
             return module.WORLD  # type: ignore[attr-defined]
         return cls(*[self.value(part) for part in data[1:]])
 
-    def _advance(self, data: Any, note: Note) -> object:
+    def _advance(self, data: Data, note: Note) -> object:
         states, handled, alone, asks_caller, event = data
         stop = Break("SB001", whole_frame=not alone, asks_caller=asks_caller)
-        return Advance(self.points, [self.value(state) for state in states], handled, stop, self.value(event)).target
+        found = [self.value(state) for state in states]
+        advance = Advance(self.points, found, handled, stop, self.value(event))
+        self.advances[id(advance.target)] = advance
+        return advance.target
 
-    def _eager_entry(self, data: Any, note: Note) -> object:
+    def _eager_entry(self, data: Data, note: Note) -> object:
         made = EagerEntry("", "", None, None, self.value(data[1]) if data[1] is None else None)
         made.event, made.expected = self.value(data[0]), self.value(data[1])
         return made
 
-    def _same(self, data: Any, note: Note) -> object:
+    def _same(self, data: Data, note: Note) -> object:
         return self.value(data[0])
 
-    def _text(self, data: Any, note: Note) -> object:
+    def _text(self, data: Data, note: Note) -> object:
         kind, name, text, names = data
         return made_from_text(kind, name, text, {key: self.value(item) for key, item in names.items()})
 
-    def _closure(self, data: Any, note: Note) -> object:
+    def _closure(self, data: Data, note: Note) -> object:
         module, path, digest, cells, defaults, keywords, own = data
         owner = module_named(module)
         code = next((each for each in codes_at(owner, path) if code_hash(each) == digest), None)
@@ -218,36 +226,45 @@ class Restorer(ValueReader):
                 cell.cell_contents = self.value(contents[0])
         return function
 
-    def _node(self, data: Any, note: Note) -> object:
+    def _node(self, data: Data, note: Note) -> object:
         return fx.Graph().placeholder(data[0])
 
-    def _partial(self, data: Any, note: Note) -> object:
+    def _partial(self, data: Data, note: Note) -> object:
         function, args, keywords = map(self.value, data)
         return functools.partial(function, *args, **keywords)
 
-    def _method(self, data: Any, note: Note) -> object:
+    def _method(self, data: Data, note: Note) -> object:
         return getattr(self.value(data[0]), data[1])
 
-    def _record(self, data: Any, note: Note) -> object:
+    def _record(self, data: Data, note: Note) -> object:
         module, path, parts = data
-        cls: Any = module_named(module)
-        for name in path.split("."):
-            cls = cls.__dict__.get(name) if is_a(cls, type) else getattr(cls, name, None)
-        if not isinstance(cls, type) or not of_stator(cls):
-            raise Stale(f"there is no class {path} in {module}")
+        cls = class_named(module, path)
         made = cls.__new__(cls)
         note(made)
         for name, value in parts:
             object.__setattr__(made, name, self.value(value))
         return made
 
-    def _place(self, data: Any, note: Note) -> object:
+    def _named_tuple(self, data: Data, note: Note) -> object:
+        return class_named(data[0], data[1])(*[self.value(item) for item in data[2]])
+
+    def _place(self, data: Data, note: Note) -> object:
         code, namespace, lasti, line = data
         found = self.value(code)
         return Place(found, self.value(namespace), lasti, line + found.co_firstlineno)
 
 
-def made_from_text(kind: str, name: str, text: str, names: dict[str, Any]) -> Any:
+def class_named(module: str, path: str) -> Thing:
+    """A class of Stator."""
+    cls: Thing = module_named(module)
+    for name in path.split("."):
+        cls = cls.__dict__.get(name) if is_a(cls, type) else getattr(cls, name, None)
+    if not isinstance(cls, type) or not of_stator(cls):
+        raise Stale(f"there is no class {path} in {module}")
+    return cls
+
+
+def made_from_text(kind: str, name: str, text: str, names: dict[str, Any]) -> Thing:
     """Execute text that Stator has generated in the process that wrote it."""
     filename = f"{RESIDUAL} {id(names):x}>" if kind == "residual" else kind
     names[TEXT] = text

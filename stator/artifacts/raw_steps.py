@@ -10,11 +10,14 @@ import functools
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stator.heap.raw_access import instance_dict
+from stator.host.value_kinds import is_a
 
 Step: TypeAlias = "tuple[str, str | int]"
+Thing: TypeAlias = Any  # an object of the program, of any type
+Data: TypeAlias = Any  # decoded JSON, whose form the writer of its kind defines
 
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__globals__"),
@@ -29,6 +32,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
 }
 _DICTS = (dict, OrderedDict)
 _class_dict = type.__dict__["__dict__"].__get__
+_bases = type.__dict__["__bases__"].__get__
 _absent = object()
 
 
@@ -48,10 +52,18 @@ def take(value: object, step: Step) -> object:
         found = _contents(value)
     elif kind == "const" and type(value) is types.CodeType and int(detail) < len(value.co_consts):
         found = value.co_consts[int(detail)]
-    elif kind == "class" and isinstance(value, type):
+    elif kind == "class" and is_a(value, type):
         found = _class_dict(value).get(detail, _absent)
+    elif kind == "base" and is_a(value, type) and int(detail) < len(_bases(value)):
+        found = _bases(value)[int(detail)]
+    elif kind == "type" and is_a(value, type):
+        found = type(value)
+    elif kind == "dict":
+        found = instance_dict(value) or _absent
     elif kind == "key" and type(value) in _DICTS:
         found = dict.get(value, detail, _absent)  # type: ignore[call-overload]
+    elif kind == "value" and type(value) in _DICTS and int(detail) < len(value):  # type: ignore[arg-type]
+        found = [*dict.values(value)][int(detail)]  # type: ignore[call-overload]
     elif kind == "item" and type(value) in (tuple, list) and int(detail) < len(value):  # type: ignore[arg-type]
         found = value[detail]  # type: ignore[index]
     elif kind == "vars":
@@ -80,10 +92,11 @@ def steps_of(value: object) -> Iterator[tuple[Step, object]]:
     elif issubclass(cls, type):
         for name, member in list(_class_dict(value).items()):
             yield ("class", name), member
+        for number, base in enumerate(_bases(value)):
+            yield ("base", number), base
     elif cls in _DICTS:
-        for key, item in list(dict.items(value)):  # type: ignore[call-overload]
-            if type(key) in (str, int):
-                yield ("key", key), item
+        for number, (key, item) in enumerate(list(dict.items(value))):  # type: ignore[call-overload]
+            yield ("key", key) if type(key) in (str, int) else ("value", number), item
     elif cls in (tuple, list):
         for number, item in enumerate(value):  # type: ignore[arg-type]
             yield ("item", number), item

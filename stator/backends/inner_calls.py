@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 Boxed = Callable[[list[Any]], Any]
@@ -28,6 +30,7 @@ class Passes:
         self.found[kind] = inputs, getattr(function, "current_callable", None) or function
 
 
+_metadata: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # of AOTAutograd, by compiled function
 _wanted: contextvars.ContextVar[Passes | None] = contextvars.ContextVar("wanted passes", default=None)
 
 
@@ -52,3 +55,13 @@ def keep_pass(kind: str, inputs: int, function: Any) -> Any:
 
 def keeps_passes() -> Passes | None:
     return _wanted.get()
+
+
+def note_metadata(compiled: Any, metadata: Any) -> None:
+    """Keep what AOTAutograd found out about a graph, for whoever stores it."""
+    if metadata is not None and type(compiled) is FunctionType:
+        _metadata[compiled] = metadata
+
+
+def metadata_of(compiled: Any) -> Any:
+    return _metadata.get(compiled)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from stator import _core, events
+from stator.artifacts.store_lookup import look_up, note_capture
 from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
 from stator.backends.background import jobs
 from stator.backends.cuda_graphs import records_cuda_graphs
@@ -212,6 +213,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         code_memory.remember(site, bound, tag.guards)
         compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
         update_dispatch(compiled)
+        note_capture(site, time.perf_counter() - started)
     return _core.RETRY
 
 
@@ -266,13 +268,16 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
 
 def take_stored(site: CallSite, bound: tuple[Any, ...]) -> bool:
     """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
-    if site.stored is None:
+    if site.stored is None and not look_up(site, bound) or stance.current() == "eager_then_compile":
         return False
-    with first_call.lock, held_signals(), collector_paused(), restored():
-        found: bool = site.stored.take(bound)
-        if found:
+    with first_call.lock, held_signals(), collector_paused(), set_aside():
+        found = site.stored.take(bound)
+        if found is not None:
+            tag = Installed(found.program, found.guards, found.residual, found.why_eager,
+                            receiver=type(bound[0]) if bound else None)
+            site.compiled.add_entry(found.check, found.run, tag)
             update_dispatch(site.compiled)
-    return found
+    return found is not None
 
 
 def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:

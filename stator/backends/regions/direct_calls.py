@@ -42,9 +42,9 @@ class Direct:
     tangents: tuple[Any, ...] = ()  # for each of those: size, stride, dtype and device of its gradient
 
 
-def direct_passes(passes: Passes, meta: Any, inputs: int) -> Direct | None:
-    """None where AOTAutograd does more than to call the passes."""
-    if passes.doubled or passes.unrecordable or meta is None or has_work_around(meta) or any(
+def direct_passes(passes: Passes, meta: Any, inputs: int, writes: bool = False) -> Direct | None:
+    """None where AOTAutograd does more than to call the passes; `writes`: a pass may write to its inputs itself."""
+    if passes.doubled or passes.unrecordable or meta is None or has_work_around(meta, writes) or any(
             count != inputs for kind, (count, _) in passes.found.items() if kind != "backward"):
         return None
     if "inference" in passes.found:
@@ -64,12 +64,12 @@ def takes_gradient(info: Any) -> bool:
     return bool(getattr(info, "requires_grad_for_backward", info.requires_grad))
 
 
-def has_work_around(meta: Any) -> bool:
+def has_work_around(meta: Any, writes: bool) -> bool:
     counts = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "tokens",
               "is_rng_op_functionalized", "num_graphsafe_rng_states", "num_backward_tokens",
               "num_opaque_objects_saved_for_bw")
     return any(getattr(meta, name, 0) for name in counts) or meta.grad_enabled_mutation is not None \
-        or any(info.mutates_data or info.mutates_metadata for info in meta.input_info)
+        or any(info.mutates_data and not writes or info.mutates_metadata for info in meta.input_info)
 
 
 def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unrecorded) -> Callable[..., Any] | None:
@@ -102,84 +102,106 @@ def with_backward(flow: Flow, pieces: list[Piece], results: list[fx.Node], autoc
     for piece in pieces:
         for node in piece.outputs:
             numbered[node] = len(numbered)
-    returned = [numbered[node] for node in results]
     unused = [number for number, node in enumerate(results) if not wants_grad(flow.value(node))]
     last = {numbered[node]: number for number, piece in enumerate(pieces) for node in piece.inputs}
-    plan = [(piece.direct, [numbered[node] for node in piece.inputs], [numbered[node] for node in piece.outputs],
-             [numbered[node] for node in dict.fromkeys(piece.inputs)
-              if node.op != "placeholder" and last[numbered[node]] == number and node not in results])
-            for number, piece in enumerate(pieces)]
-    backwards = [(direct, given, made) for direct, given, made, _ in plan]
-    count, inputs = len(numbered), len(flow.inputs)
-    saved_by: list[int] = []  # how many tensors each piece saves, the same in every call
+    steps = [(piece.direct, [numbered[node] for node in piece.inputs], [numbered[node] for node in piece.outputs],
+              [numbered[node] for node in dict.fromkeys(piece.inputs)
+               if node.op != "placeholder" and last[numbered[node]] == number and node not in results])
+             for number, piece in enumerate(pieces)]
+    returned = [numbered[node] for node in results]
+    joined = JoinedPasses(len(flow.inputs), len(numbered), steps, returned, unused, autocast)
+    joined.build(record)
+    return joined
 
-    def run_forward(args: list[Any]) -> list[Any]:
-        """The results, and behind them what is saved."""
-        values = [*args, *[None] * (count - inputs)]
-        saved: list[Any] = []
-        counts = []
-        for direct, given, made, gone in plan:
-            out = direct.forward([values[number] for number in given])
-            for place, number in enumerate(made):
-                values[number] = out[place]
-            kept = out[direct.outputs:] if direct.backward is not None else ()
-            counts.append(len(kept))
-            saved += kept
-            for number in gone:
-                values[number] = None
-        saved_by[:] = counts
-        return [*[values[number] for number in returned], *saved]
 
-    def run_backward(wanted: tuple[int, ...], given: list[Any]) -> list[Any]:
-        """`given`: what was saved, and the gradients of the results `wanted`; it is emptied on the way."""
-        sums: list[Any] = [None] * count
-        for number in reversed(wanted):
-            sums[number] = given.pop()
-        for (direct, taken, made), length in zip(reversed(backwards), reversed(saved_by), strict=True):
-            kept = given[len(given) - length:]
-            del given[len(given) - length:]
-            if direct.backward is None or all(sums[made[place]] is None for place in direct.differentiable):
-                continue
-            for place, (size, stride) in zip(direct.differentiable, direct.tangents, strict=True):
-                kept.append(laid_out(sums[made[place]], size, stride, pieces_dtype[made[place]]))
-                sums[made[place]] = None
-            for number, grad in zip(taken, direct.backward(kept), strict=True):
-                if grad is not None:
-                    known = sums[number]
-                    sums[number] = grad if known is None else known + grad
-        return sums[:inputs]
+@dataclass(eq=False)
+class JoinedPasses:
+    """Passes that run one after the other under one node of autograd; values have numbers, inputs first."""
 
-    forward_pass = record("forward", run_forward)
-    backward_passes: dict[tuple[int, ...], Boxed] = {}
+    inputs: int
+    count: int
+    steps: list[tuple[Direct, list[int], list[int], list[int]]]  # numbers it takes, makes, and is the last to need
+    returned: list[int]
+    unused: list[int]  # places of results that need no gradient
+    autocast: Callable[[], Any]
 
-    class Pieces(torch.autograd.Function):
-        _aot_id = -1  # what `double_backward` knows compiled nodes by
+    def __call__(self, *args: Any) -> Any:
+        return self.node.apply(*args)
 
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            with autocast():
-                made = forward_pass(list(args))
-            out = tuple(made[:len(returned)])
-            ctx.save_for_backward(*[each.detach() if each._is_view() else each for each in made[len(returned):]])
-            ctx.set_materialize_grads(False)
-            ctx.mark_non_differentiable(*[out[number] for number in unused if isinstance(out[number], torch.Tensor)])
-            return out
+    def build(self, record: Record = unrecorded) -> None:
+        """Make the node; `record` gets each function over all passes."""
+        saved_by: list[int] = []  # how many tensors each piece saves, the same in every call
+        kinds: dict[int, Any] = {}  # dtype and device of each value, too
+        returned, unused, autocast = self.returned, self.unused, self.autocast
 
-        @staticmethod
-        @once_differentiable
-        def backward(ctx: Any, *grads: Any) -> Any:
-            wanted = tuple([number for number, grad in zip(returned, grads, strict=True) if grad is not None])
-            if wanted not in backward_passes:
-                backward_passes[wanted] = record("backward", functools.partial(run_backward, wanted))
-            given = [*ctx.saved_tensors, *[grad for grad in grads if grad is not None]]
-            ctx.maybe_clear_saved_tensors()
-            del grads
-            with autocast():
-                return tuple(backward_passes[wanted](given))
+        def run_forward(args: list[Any]) -> list[Any]:
+            """The results, and behind them what is saved."""
+            values = [*args, *[None] * (self.count - self.inputs)]
+            saved: list[Any] = []
+            counts = []
+            for direct, given, made, gone in self.steps:
+                out = direct.forward([values[number] for number in given])
+                for place, number in enumerate(made):
+                    values[number] = out[place]
+                    kinds[number] = getattr(out[place], "dtype", None), getattr(out[place], "device", None)
+                kept = out[direct.outputs:] if direct.backward is not None else ()
+                counts.append(len(kept))
+                saved += kept
+                for number in gone:
+                    values[number] = None
+            saved_by[:] = counts
+            return [*[values[number] for number in returned], *saved]
 
-    pieces_dtype = {numbered[node]: (value.dtype, value.device) for piece in pieces for node in piece.outputs
-                    if isinstance(value := flow.value(node), torch.Tensor)}
-    return Pieces.apply  # type: ignore[no-any-return]
+        def run_backward(wanted: tuple[int, ...], given: list[Any]) -> list[Any]:
+            """`given`: what was saved, and the gradients of the results `wanted`; it is emptied on the way."""
+            sums: list[Any] = [None] * self.count
+            for number in reversed(wanted):
+                sums[number] = given.pop()
+            for (direct, taken, made, _), length in zip(reversed(self.steps), reversed(saved_by), strict=True):
+                kept = given[len(given) - length:]
+                del given[len(given) - length:]
+                if direct.backward is None or all(sums[made[place]] is None for place in direct.differentiable):
+                    continue
+                for place, (size, stride) in zip(direct.differentiable, direct.tangents, strict=True):
+                    kept.append(laid_out(sums[made[place]], size, stride, kinds[made[place]]))
+                    sums[made[place]] = None
+                for number, grad in zip(taken, direct.backward(kept), strict=True):
+                    if grad is not None:
+                        known = sums[number]
+                        sums[number] = grad if known is None else known + grad
+            return sums[:self.inputs]
+
+        forward_pass = record("forward", run_forward)
+        backward_passes: dict[tuple[int, ...], Boxed] = {}
+
+        class Pieces(torch.autograd.Function):
+            _aot_id = -1  # what `double_backward` knows compiled nodes by
+
+            @staticmethod
+            def forward(ctx: Any, *args: Any) -> Any:
+                with autocast():
+                    made = forward_pass(list(args))
+                out = tuple(made[:len(returned)])
+                ctx.save_for_backward(*[each.detach() if each._is_view() else each for each in made[len(returned):]])
+                ctx.set_materialize_grads(False)
+                ctx.mark_non_differentiable(*[out[number] for number in unused
+                                              if isinstance(out[number], torch.Tensor)])
+                return out
+
+            @staticmethod
+            @once_differentiable
+            def backward(ctx: Any, *grads: Any) -> Any:
+                wanted = tuple([number for number, grad in zip(returned, grads, strict=True) if grad is not None])
+                if wanted not in backward_passes:
+                    backward_passes[wanted] = record("backward", functools.partial(run_backward, wanted))
+                given = [*ctx.saved_tensors, *[grad for grad in grads if grad is not None]]
+                ctx.maybe_clear_saved_tensors()
+                del grads
+                with autocast():
+                    return tuple(backward_passes[wanted](given))
+
+        self.node: Any = Pieces
+        self.recorded = record is not unrecorded
 
 
 def laid_out(grad: Any, size: tuple[int, ...], stride: tuple[int, ...], kind: tuple[Any, Any]) -> Any:

@@ -1,6 +1,6 @@
 """Entries as data.   a site: entries, resume points, functions below breaks, learned shapes  ->  JSON
 
-In: a call site and what was captured at it.  Out: JSON for `stored_site.py`, and of each entry that is left out the
+In: a call site and what was captured at it.  Out: JSON for `site_reader.py`, and of each entry that is left out the
 first fact that has no portable form, with the user's line.
 """
 
@@ -8,24 +8,51 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Protocol
 
 from stator.artifacts.container import Json
-from stator.artifacts.made_objects import Describer
-from stator.artifacts.portable_values import NotPortable, is_content
-from stator.capture.call_site import CallSite, Installed
+from stator.artifacts.pass_data import PassWriter
+from stator.artifacts.raw_steps import Data, Thing
+from stator.artifacts.value_writer import NotPortable, is_content, namespace_name
+from stator.breaks import Strategy
+from stator.cache.nested import NestedFrames
 from stator.emit.residual.eager_calls import EagerEntry
+from stator.emit.resume.advance import Points
 from stator.emit.resume.resume_points import ResumePoint
 from stator.guards.guard import Guard, Kind
 from stator.host.value_kinds import is_a
-from stator.shapes.policy import Memory
-from stator.source import Pinned, root_of
+from stator.settings.options import Settings
+from stator.shapes.policy import Memory, Policy
+from stator.source import Local, Pinned, TypeOf, root_of
 
 PLACED = (Kind.ID, Kind.TYPE_ATTR, Kind.TYPE_FIELD)  # the value is an object at a place
 _SINGLETONS = (None, True, False, ..., NotImplemented)
 _BY_SOURCE = [each.name for each in fields(Memory) if each.name not in ("foreseen", "contents")]
+
+
+class Entry(Protocol):
+    """The record of an installed entry, as `capture` keeps it."""
+
+    guards: Sequence[Guard]
+    residual: Thing
+    why_eager: str
+
+
+class Site(Protocol):
+    """A call site, as `capture` keeps it."""
+
+    fn: types.FunctionType
+    settings: Settings
+    name: str
+    compiled: Thing
+    points: Points
+    nested: NestedFrames
+    shapes: Policy
+    turned_off: set[Strategy]
+    learned: Thing
+    stored: Thing
 
 
 @dataclass(frozen=True)
@@ -42,29 +69,39 @@ class LeftOut:
 
 
 class SiteWriter:
-    """Writes all that one compile() call has captured."""
+    """Writes all that one compile() call has captured; `new`: without entries that were loaded."""
 
-    def __init__(self, site: CallSite) -> None:
-        self.values = Describer(site.fn)
+    def __init__(self, site: Site, new: bool = False) -> None:
+        self.new = new
+        self.values = PassWriter(site.fn)
         self.left_out: list[LeftOut] = []
         self.entries = 0
         self._note_functions(site)
         self.data = self.call(site)
 
-    def _note_functions(self, site: CallSite) -> None:
+    def _note_functions(self, site: Site) -> None:
         """Add functions and classes first: the names of other objects, and of code at breaks, start from these."""
         sites = [site, *[each._stator_site for each in site.points.entries()]]
         for each in [*sites, *[nested.entry._stator_site for nested in list(site.nested.met.values())]]:
             for guard in [guard for _, _, tag in each.compiled.entries() if tag is not None for guard in tag.guards]:
-                root = root_of(guard.source)
-                if type(root) is not Pinned or type(root.obj) is not types.FunctionType and not is_a(root.obj, type):
-                    continue
-                if type(guard.value) is types.CodeType:
-                    self.values.codes.setdefault(id(guard.value), root.obj)
-                with contextlib.suppress(NotPortable):
-                    self.values.number(root.obj)
+                self._note(guard)
 
-    def call(self, site: CallSite) -> Json:
+    def _note(self, guard: Guard) -> None:
+        root = root_of(guard.source)
+        if guard.kind is Kind.ID and type(root) is Local:
+            self.values.places.setdefault(id(guard.value), guard.source)
+        elif guard.kind is Kind.TYPE and type(root) is Local:
+            self.values.places.setdefault(id(guard.value), TypeOf(guard.source))
+        if type(root) is not Pinned or type(root.obj) not in (types.FunctionType, types.ModuleType, dict) \
+                and not is_a(root.obj, type):
+            return
+        if type(guard.value) is types.CodeType:
+            self.values.codes.setdefault(id(guard.value), root.obj)
+        if type(root.obj) is not dict or namespace_name(root.obj) is not None:
+            with contextlib.suppress(NotPortable):
+                self.values.number(root.obj)
+
+    def call(self, site: Site) -> Json:
         """A compile() call: its first site, its resume points, and functions that were entered below its breaks."""
         whole: dict[str, Json] = {"site": self.site(site), "points": [], "nested": []}
         for point in list(site.points.known.values()):
@@ -76,7 +113,7 @@ class SiteWriter:
                                                             self.call(inner)])
         return whole
 
-    def _added(self, rows: Any, name: str, write: Callable[[], Json]) -> None:
+    def _added(self, rows: Data, name: str, write: Callable[[], Json]) -> None:
         try:
             rows.append(write())
         except NotPortable as why:
@@ -86,17 +123,17 @@ class SiteWriter:
         states = [self.values.value(state) for state in point.states]
         return [states, list(point.pushes), point.handled, point.raising, self.site(point.compiled._stator_site)]
 
-    def site(self, site: CallSite) -> Json:
+    def site(self, site: Site) -> Json:
         """The entries of a site, newest first, and what it has learned."""
         rows: list[Json] = []
         for _, function, tag in site.compiled.entries():
-            if tag is None:
+            if tag is None or self.new and site.stored is not None and site.stored.has_given(tag.guards):
                 continue
             self._added(rows, site.name, lambda function=function, tag=tag: self.entry(function, tag))
         self.entries += len(rows)
         return {"name": site.name, "entries": rows, "learned": self.learned(site)}
 
-    def learned(self, site: CallSite) -> Json:
+    def learned(self, site: Site) -> Json:
         """Sizes and numbers that have changed; those of values without a portable name are left out."""
         memory, found = site.shapes.memory, {}
         for name in _BY_SOURCE:
@@ -114,7 +151,7 @@ class SiteWriter:
 
     # ------------------------------------------------------------------ one entry
 
-    def entry(self, function: object, tag: Installed) -> Json:
+    def entry(self, function: object, tag: Entry) -> Json:
         residual = tag.residual
         guards = [self.guard(guard) for guard in tag.guards]
         try:
@@ -148,7 +185,7 @@ class SiteWriter:
             raise NotPortable("a constant that is told apart by identity")
         return self.values.value(value)
 
-    def lines(self, function: object, tag: Installed) -> Json:
+    def lines(self, function: object, tag: Entry) -> Json:
         """Functions whose place in their file the entry relies on: it prints, warns or compares lines."""
         codes = [guard for guard in tag.guards if guard.kind is Kind.ID and type(guard.value) is types.CodeType]
         text = "" if tag.residual is None else tag.residual.source

@@ -16,7 +16,7 @@ import functools
 import re
 import sys
 import types
-from collections import deque
+from collections import deque, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,9 +24,10 @@ import numpy
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from stator.artifacts.code_hash import code_hash
+from stator import _core
+from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
-from stator.artifacts.raw_steps import NoStep, Step, steps_of, take
+from stator.artifacts.raw_steps import NoStep, Step, Thing, steps_of, take
 from stator.guards.guard import MISSING
 from stator.host.value_kinds import is_a
 from stator.source import Source, name_of
@@ -50,7 +51,8 @@ _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.Me
 _PARTS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
     types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords")}
-_NEAR, _FAR, _MOST = 4, 6, 60_000  # steps of a search, and objects that it looks at
+_tuple_getter = type(vars(namedtuple("_tuple_getter", "x"))["x"])
+_NEAR, _FAR, _MOST_NEAR, _MOST = 4, 6, 500, 60_000  # steps of a search, and objects that it looks at
 
 
 class NotPortable(Exception):
@@ -68,8 +70,13 @@ class ValueWriter:
         self._kept: list[object] = [root]  # found by name
         self._made: list[object] = []
         self._index: dict[int, tuple[str, str]] | None = None
+        self._metaclasses: dict[int, tuple[str, str]] = {}
         self._writers: list[Callable[[Any], Json]] = []
         self._sources: dict[Source, int] = {}
+        self._anchors = 0  # how many of the kept objects a search has started from
+        self._reached: dict[int, tuple[Any, Step, Any] | None] = {}
+        self._waiting: deque[tuple[Any, int]] = deque()
+        self.places: dict[int, Source] = {}  # id of an object that the call was given -> where
         self.codes: dict[int, object] = {}  # id of a code object -> a function with that code
         self._numbers[id(root)] = 0
         self.rows.append([["root"], None])
@@ -81,7 +88,7 @@ class ValueWriter:
 
     # ------------------------------------------------------------------ values
 
-    def value(self, value: Any) -> Json:
+    def value(self, value: Thing) -> Json:
         """Data from which another process gets an equal value, or the object that plays the same part."""
         cls = type(value)
         if cls in _DIRECT or cls is int and -(1 << 53) < value < 1 << 53:
@@ -132,7 +139,7 @@ class ValueWriter:
             known = self._add(value, self._name(value))
         return known
 
-    def identity(self, value: Any) -> Json:
+    def identity(self, value: Thing) -> Json:
         """Data of an object that counts by identity: constants and code by their content, at the place they hold."""
         if is_content(value):
             return ["at", ["code", code_hash(value)] if type(value) is types.CodeType else self.value(value)]
@@ -149,7 +156,7 @@ class ValueWriter:
 
     # ------------------------------------------------------------------ facts
 
-    def _facts(self, value: Any) -> Json:
+    def _facts(self, value: Thing) -> Json:
         cls = type(value)
         if cls is types.FunctionType:
             return ["function", code_hash(value.__code__),
@@ -157,10 +164,12 @@ class ValueWriter:
         if cls is types.CodeType:
             return ["code", code_hash(value)]
         if is_a(value, type):
-            if not _type_flags(value) & _HEAP_TYPE:
+            if not _type_flags(value) & _HEAP_TYPE or _class_dict(value).get("__module__", "") == "torch._C":
                 return None
-            return ["class", self.value(cls), [self.value(base) for base in _type_mro(value)[1:]],
+            return ["class", class_name(cls), [self.value(base) for base in _type_mro(value)[1:]],
                     _type_flags(value) & _CLASS_FLAGS]
+        if is_a(value, (numpy.ufunc, type(numpy.where))):
+            return None
         if cls in (types.ModuleType, types.BuiltinFunctionType, *_DESCRIPTORS) or is_a(value, types.ModuleType) \
                 or is_a(value, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
             return None
@@ -171,6 +180,8 @@ class ValueWriter:
             return [*facts, [["_value_", self.value(value._value_)]]]
         if cls is re.Pattern:
             return [*facts, [["pattern", self.value(value.pattern)], ["flags", value.flags]]]
+        if cls is _tuple_getter:
+            return [*facts, [["__doc__", value.__doc__]], value.__reduce__()[1][0]]
         if is_a(value, numpy.dtype):
             return [*facts, [["str", value.str]]]
         if is_a(value, _CONTENTS):
@@ -190,7 +201,7 @@ class ValueWriter:
 
     # ------------------------------------------------------------------ names
 
-    def _name(self, value: Any) -> list[Json]:
+    def _name(self, value: Thing) -> list[Json]:
         cls = type(value)
         if is_a(value, types.ModuleType):
             name = value.__dict__.get("__name__")
@@ -200,7 +211,12 @@ class ValueWriter:
             return ["operator", str(value)]
         if is_a(value, HigherOrderOperator):
             return ["operator", f"higher_order.{value.name()}"]
+        if is_a(value, torch._ops._OpNamespace):
+            return ["operator", value.name]
         if cls is dict:
+            for space in list(torch.ops.__dict__.values()):
+                if is_a(space, torch._ops._OpNamespace) and space.__dict__ is value:
+                    return ["step", self.number(space), "dict", 0]
             name = namespace_name(value)
             if name is not None:
                 return ["namespace", name]
@@ -218,13 +234,13 @@ class ValueWriter:
                 return ["step", self.number(value.__self__), "class", value.__name__]
         if cls is types.CodeType and id(value) in self.codes:
             return ["step", self.number(self.codes[id(value)]), "attr", "__code__"]
-        found = self._qualified(value) or self._listed(value) or self._searched(value, list(self._kept), _FAR)
+        found = self._qualified(value) or self._listed(value) or self._seen(value) or self._searched(value)
         if found is None:
             self._refuse(value, "an object without a name")
         assert found is not None
         return found
 
-    def _qualified(self, value: Any) -> list[Json] | None:
+    def _qualified(self, value: Thing) -> list[Json] | None:
         """By `__module__` and `__qualname__`, where these tell the truth or nearly so."""
         if type(value) not in (types.FunctionType, types.BuiltinFunctionType) and not is_a(value, type):
             return None
@@ -246,58 +262,68 @@ class ValueWriter:
             return ["qualified", module, path]
         if not steps or type(place) in (types.ModuleType, dict):
             return None
-        return self._searched(value, [place], _NEAR, ["qualified", module, path])
+        found = steps_to(place, value, _NEAR)
+        if found is None:
+            return None
+        start = self._intermediate(["qualified", module, path])
+        for step in found[:-1]:
+            start = self._intermediate(["step", start, *step])
+        return ["step", start, *found[-1]]
+
+    def _seen(self, value: object) -> list[Json] | None:
+        """By the place in the arguments of the call; another process has another object there."""
+        place = self.places.get(id(value))
+        return None if place is None else ["place", self.number(place)]
 
     def _listed(self, value: object) -> list[Json] | None:
         """By the name that some module has for it."""
         if self._index is None:
             self._index = {}
             for name, module in list(sys.modules.items()):
-                if type(module) is types.ModuleType and not name.startswith("stator."):
+                if type(module) is types.ModuleType and (not name.startswith("stator.") or name == _core.__name__):
                     for key, item in list(module.__dict__.items()):
                         if type(item) not in (int, str, float, bool, type(None), tuple):
                             self._index.setdefault(id(item), (name, key))
+                        if is_a(item, type) and type(item) is not type:
+                            self._metaclasses.setdefault(id(type(item)), (name, key))
         found = self._index.get(id(value))
+        if found is None and id(value) in self._metaclasses:
+            return ["step", self._intermediate(["qualified", *self._metaclasses[id(value)]]), "type", 0]
         return None if found is None else ["qualified", *found]
 
-    def _searched(self, value: object, anchors: list[Any], depth: int, name: list[Json] | None = None
-                  ) -> list[Json] | None:
-        """By steps from objects that have a name; with `name`, from the one object of that name."""
-        reached: dict[int, tuple[int, Step | None]] = {id(each): (0, None) for each in anchors}
-        level, kept = anchors, list(anchors)
-        for _ in range(depth):
-            following: list[Any] = []
-            for each in level:
-                for step, item in _inner_steps(each):
-                    if id(item) in reached:
-                        continue
-                    reached[id(item)] = id(each), step
-                    if item is value:
-                        return self._path(value, reached, name)
-                    following.append(item)
-            kept += following
-            level = following
-            if len(kept) > _MOST:
-                break
-        return None
+    def _searched(self, value: object) -> list[Json] | None:
+        """By steps from objects that have a row."""
+        for each in self._kept[self._anchors:]:
+            if id(each) not in self._reached:
+                self._reached[id(each)] = None
+            self._waiting.appendleft((each, 0))
+        self._anchors = len(self._kept)
+        while id(value) not in self._reached and self._waiting and len(self._reached) < _MOST:
+            place, depth = self._waiting.popleft()
+            for step, item in _inner_steps(place):
+                if id(item) not in self._reached:
+                    self._reached[id(item)] = place, step, item  # which keeps it alive
+                    if depth + 1 < _FAR:
+                        self._waiting.append((item, depth + 1))
+        return self._path(value) if self._reached.get(id(value)) is not None else None
 
-    def _path(self, value: object, reached: dict[int, tuple[int, Step | None]], name: list[Json] | None
-              ) -> list[Json]:
-        steps: list[Step] = []
-        place, step = reached[id(value)]
-        while step is not None:
-            steps.append(step)
-            before, step = place, None
-            place, step = reached[before]
-        start = self._numbers[before] if name is None else self._intermediate(name)
-        for kind, detail in steps[:0:-1]:
-            start = self._intermediate(["step", start, kind, detail])
-        return ["step", start, *steps[0]]
+    def _path(self, value: object) -> list[Json]:
+        way = self._reached[id(value)]
+        assert way is not None
+        place, (kind, detail), _ = way
+        start = self._numbers.get(id(place))
+        if start is None:
+            start = self._intermediate(self._path(place))
+        return ["step", start, kind, detail]
 
     def _intermediate(self, name: list[Json]) -> int:
         """A row of an object on the way to another one: found by name, without facts."""
         self.rows.append([name, None])
         return len(self.rows) - 1
+
+
+def class_name(cls: type) -> str:
+    return f"{_class_dict(cls).get('__module__')}.{name_of(cls)}"
 
 
 def namespace_name(value: dict[Any, Any]) -> str | None:
@@ -310,6 +336,18 @@ def namespace_name(value: dict[Any, Any]) -> str | None:
 def is_content(value: object) -> bool:
     """Whether a value is its content: where a guard compares its identity, an equal one serves as well."""
     return type(value) in (int, float, complex, str, bytes, tuple, frozenset, torch.Size, torch.device, types.CodeType)
+
+
+def steps_to(start: object, value: object, depth: int) -> list[Step] | None:
+    """A short way from one object to another."""
+    level: list[tuple[Any, list[Step]]] = [(start, [])]
+    for _ in range(depth):
+        following = [(item, [*way, step]) for each, way in level for step, item in _inner_steps(each)]
+        for item, way in following:
+            if item is value:
+                return way
+        level = following[:_MOST_NEAR]
+    return None
 
 
 def _inner_steps(value: object) -> Iterator[tuple[Step, object]]:

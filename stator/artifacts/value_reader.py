@@ -1,4 +1,4 @@
-"""Values and objects from JSON.   rows of `portable_values`  ->  objects of this process
+"""Values and objects from JSON.   rows of `value_writer`  ->  objects of this process
 
 In: the rows of a file.  Out: values; `Stale` where a name leads nowhere, or to an object of which a fact differs.
 Rows are read when something refers to them.  Reading runs no code of the program: modules that the program has not
@@ -16,13 +16,21 @@ from typing import Any
 
 import torch
 
-from stator.artifacts.code_hash import code_hash
+from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
-from stator.artifacts.portable_values import _CLASS_FLAGS, _CONTENTS, _class_dict, _type_flags, _type_mro
-from stator.artifacts.raw_steps import NoStep, take
+from stator.artifacts.raw_steps import Data, NoStep, Thing, take
+from stator.artifacts.value_writer import (
+    _CLASS_FLAGS,
+    _CONTENTS,
+    _class_dict,
+    _type_flags,
+    _type_mro,
+    class_name,
+)
 from stator.guards.guard import MISSING, same_constant
+from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.host.value_kinds import is_a
-from stator.source import name_of
+from stator.source import Source, name_of
 
 _SINGLE: dict[str, object] = {"ellipsis": ..., "notimplemented": NotImplemented, "missing": MISSING}
 _OF_TORCH = frozenset({"dtype", "layout", "memory", "qscheme"})
@@ -43,12 +51,36 @@ class ValueReader:
         self._known: dict[int, object] = {}
         self._failed: dict[int, str] = {}
         self._makers: dict[str, Maker] = {}
+        self._bound: tuple[Any, ...] = ()
+        self._of_call: set[int] = set()  # rows of objects that the call was given
+
+    def start_call(self, bound: tuple[Any, ...]) -> None:
+        """From now on places are those of another call: forget every object that was found by one."""
+        self._bound = bound
+        if self._of_call:
+            self._known.clear()
+            self._failed.clear()
+            self._of_call.clear()
+
+    def finds_places(self) -> bool:
+        """Whether an object was found by its place in the arguments of the call."""
+        return bool(self._of_call)
+
+    def _placed(self, source: Source) -> object:
+        try:
+            found = evaluate(source, self._bound)
+        except Unreadable:
+            raise Stale(f"{source.text()} cannot be read") from None
+        for number in self._of_call:  # objects that were two are two
+            if self._known.get(number) is found:
+                raise Stale(f"{source.text()} is an object that the call has twice")
+        return found
 
     def made_by(self, kind: str, make: Maker) -> None:
         """`make(data, note)` makes the objects of a kind; it may `note` an object before it fills it."""
         self._makers[kind] = make
 
-    def value(self, data: Any) -> Any:
+    def value(self, data: Data) -> Thing:
         if type(data) is not list:
             return data
         kind = data[0]
@@ -76,7 +108,7 @@ class ValueReader:
             return torch.device(data[1], data[2]) if data[2] is not None else torch.device(data[1])
         raise Stale(f"data of the unknown kind {kind!r}")
 
-    def placed(self, data: Any, read: Callable[[], object]) -> Any:
+    def placed(self, data: Data, read: Callable[[], object]) -> Thing:
         """What `ValueWriter.identity` wrote; a content must be that of the object that `read` finds."""
         if type(data) is not list or data[0] != "at":
             return self.value(data)
@@ -89,7 +121,7 @@ class ValueReader:
             raise Stale(f"{name_of(found)} is another value")
         return found
 
-    def object(self, number: int) -> Any:
+    def object(self, number: int) -> Thing:
         """The object of a row, with all its facts compared."""
         if number in self._known:
             return self._known[number]
@@ -102,6 +134,8 @@ class ValueReader:
                 self._known[number] = made
                 return made
             found = self._known[number] = self._found(name)
+            if name[0] == "place":  # type: ignore[index]
+                self._of_call.add(number)
             if facts is not None:
                 self._compare(found, facts, name)
         except Stale as stale:
@@ -110,7 +144,7 @@ class ValueReader:
             raise
         return found
 
-    def _made(self, number: int, data: Any) -> object:
+    def _made(self, number: int, data: Data) -> object:
         def note(shell: object) -> None:
             self._known[number] = shell
 
@@ -121,7 +155,7 @@ class ValueReader:
 
     # ------------------------------------------------------------------ names
 
-    def _found(self, name: Any) -> object:
+    def _found(self, name: Data) -> object:
         kind = name[0]
         if kind == "root":
             return self.root
@@ -136,6 +170,8 @@ class ValueReader:
             if name[2] not in members:
                 raise Stale(f"{name_of(self.object(name[1]))} has no member {name[2]}")
             return members[name[2]]
+        if kind == "place":
+            return self._placed(self.object(name[1]))
         if kind == "step":
             return self._taken(self.object(name[1]), (name[2], name[3]), name)
         if kind == "qualified":
@@ -145,7 +181,7 @@ class ValueReader:
             return place
         raise Stale(f"a name of the unknown kind {kind!r}")
 
-    def _taken(self, place: object, step: Any, name: Any) -> object:
+    def _taken(self, place: object, step: Data, name: Data) -> object:
         try:
             return take(place, step)
         except NoStep as error:
@@ -153,7 +189,7 @@ class ValueReader:
 
     # ------------------------------------------------------------------ facts
 
-    def _compare(self, found: Any, facts: Any, name: Any) -> None:
+    def _compare(self, found: Thing, facts: Data, name: Data) -> None:
         kind = facts[0]
         if kind == "function":
             self._require(type(found) is types.FunctionType, name, "is no function")
@@ -165,7 +201,7 @@ class ValueReader:
         elif kind == "code":
             self._require(type(found) is types.CodeType and code_hash(found) == facts[1], name, "has changed")
         elif kind == "class":
-            self._require(is_a(found, type) and type(found) is self.value(facts[1]), name, "has another metaclass")
+            self._require(is_a(found, type) and class_name(type(found)) == facts[1], name, "has another metaclass")
             bases = [self.value(base) for base in facts[2]]
             mro = _type_mro(found)[1:]
             self._require(len(mro) == len(bases) and all(map(_is, mro, bases)), name, "has other bases")
@@ -176,16 +212,18 @@ class ValueReader:
             for attribute, expected in facts[2] if len(facts) > 2 else ():
                 self._require(is_alike(getattr(found, attribute), self.value(expected)), name,
                               f"has another {attribute}")
-            if len(facts) > 3:
+            if len(facts) > 3 and type(facts[3]) is int and not is_a(found, _CONTENTS):
+                self._require(found.__reduce__()[1][0] == facts[3], name, "is another field")
+            elif len(facts) > 3:
                 base = next(base for base in _type_mro(cls) if base in _CONTENTS)
                 self._require(same_constant(base(found), self.value(facts[3])), name, "has another value")
 
-    def _require(self, holds: bool, name: Any, why: str) -> None:
+    def _require(self, holds: bool, name: Data, why: str) -> None:
         if not holds:
             raise Stale(f"{shown(name)} {why}")
 
 
-def is_alike(one: Any, other: Any) -> bool:
+def is_alike(one: Thing, other: Thing) -> bool:
     """Equal constants or the same object; containers by their items."""
     if type(one) is type(other) and type(one) in (tuple, list, torch.Size):
         return len(one) == len(other) and all(map(is_alike, one, other))
@@ -209,7 +247,7 @@ def module_named(name: str) -> types.ModuleType:
 
 
 def operator_named(name: str) -> object:
-    found: Any = torch.ops
+    found: Thing = torch.ops
     try:
         for part in name.split("."):
             found = getattr(found, part)
@@ -218,7 +256,7 @@ def operator_named(name: str) -> object:
     return found
 
 
-def shown(name: Any) -> str:
+def shown(name: Data) -> str:
     """A name for people."""
     if name[0] == "root":
         return "the compiled function"

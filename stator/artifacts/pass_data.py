@@ -1,0 +1,335 @@
+"""Compiled graphs as data.   Inductor's code and libraries, AOTAutograd's graphs  <->  text, names, bytes
+
+In: what a backend has returned.  Out: its passes (forward, backward, inference) as text of Python with the objects
+that its names stand for, and the libraries of its kernels; from these, a function that calls the passes directly.
+AOTAutograd, lowering and compilers do not run.
+
+A pass is called without AOTAutograd's own code around it.  Where that code does more than to call the pass (writes to
+inputs after the graph, returned views), the graph has no portable form.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import hashlib
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.artifacts.container import Json
+from stator.artifacts.made_objects import Describer, Note, Restorer, is_empty
+from stator.artifacts.raw_steps import Data, Thing
+from stator.artifacts.value_writer import NotPortable
+from stator.backends.inner_calls import Passes, metadata_of
+from stator.backends.kernels import library_of, load_kernel
+from stator.backends.regions.direct_calls import Direct, JoinedPasses, direct_passes, takes_gradient
+from stator.emit.resume.advance import Points
+from stator.graph.fx.graph_modules import TEXT, make_captured, make_graph_module
+from stator.host.value_kinds import is_a
+
+LOADED = "<stator inductor>"  # the file name of a pass that was read from a file
+GENERATED = "torch._inductor.runtime.compile_tasks."
+_SKIPPED = ("get_args", "benchmark_compiled_module")
+_LARGEST_CONSTANT = 1 << 16  # elements of a tensor that is part of a compiled graph
+_AROUND = "torch._functorch"
+_LOOKED_AT = 5_000
+_FOUND = ("ViewAndMutationMeta", "AOTAutogradResult", "BundledAOTAutogradResult")  # not looked into
+
+
+@dataclass(eq=False)
+class WholePass:
+    """A graph without gradients: one pass, called directly."""
+
+    direct: Direct
+
+    def __call__(self, *args: Thing) -> Thing:
+        with torch.no_grad(), torch._C._DisableAutocast():
+            return self.direct.forward(list(args))
+
+
+# ---------------------------------------------------------------------- behind a compiled function
+
+
+def direct_of(compiled: Thing) -> tuple[Direct, Any] | None:
+    """The passes behind a function of AOTAutograd, and its metadata; None for any other function."""
+    if not is_a(compiled, types.FunctionType) or not str(compiled.__module__).startswith(_AROUND):
+        return None
+    passes, meta = Passes(), metadata_of(compiled)
+    for each in held_by(compiled):
+        kind = type(each).__name__
+        if kind == "CompiledFxGraph":
+            passes.keep("backward" if each.fx_kwargs.get("is_backward") else "forward", 0, each)
+        elif kind == "ViewAndMutationMeta":
+            meta = each
+        elif kind == "SerializableCompiledFunction" and meta is None:  # AOTAutograd had it in its cache
+            meta = each.serialize().runtime_metadata
+        elif type(each) is types.FunctionType and each.__qualname__ == "run_as_is.<locals>.run":
+            cells = dict(zip(each.__code__.co_freevars, each.__closure__ or (), strict=True))
+            passes.keep(cells["kind"].cell_contents, 0, BoxedPass(each))
+    if meta is None or not passes.found:
+        raise NotPortable("a compiled graph that AOTAutograd has wrapped otherwise")
+    count = len(meta.input_info)
+    trains = any(takes_gradient(info) for info in meta.output_info)
+    first = "forward" if trains else "inference"
+    found = {first if kind in ("forward", "inference") else kind: (count, run)
+             for kind, (_, run) in passes.found.items()}
+    if trains and "backward" not in found:
+        raise NotPortable("a backward pass that is compiled when backward() is first called")
+    direct = direct_passes(Passes(found, passes.doubled), meta, count, writes=not trains)
+    if direct is None:
+        raise NotPortable("a compiled graph around which AOTAutograd does more than to call its passes")
+    return direct, meta
+
+
+def held_by(compiled: object) -> list[Any]:
+    """Objects that a compiled function holds, as far as AOTAutograd and its wrappers have put them together."""
+    seen: dict[int, Any] = {id(compiled): compiled}
+    waiting = [compiled]
+    while waiting and len(seen) < _LOOKED_AT:
+        for each in parts_of(waiting.pop()):
+            if id(each) not in seen:
+                seen[id(each)] = each
+                waiting.append(each)
+    return list(seen.values())
+
+
+def parts_of(value: Thing) -> list[Any]:
+    cls = type(value)
+    if cls is types.FunctionType:
+        cells = [cell.cell_contents for cell in value.__closure__ or () if not is_empty(cell)]
+        return [*cells, *value.__dict__.values()]
+    if cls is types.MethodType:
+        return [value.__func__, value.__self__]
+    if cls is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    if is_a(value, type):  # the node of autograd, made for one graph
+        return [each for name, each in vars(value).items() if name in ("compiled_fw", "compiled_bw", "metadata")]
+    if cls.__module__.startswith((_AROUND, "torch._dynamo")) and cls.__name__ not in _FOUND:
+        return list(getattr(value, "__dict__", {}).values())
+    return []
+
+
+@dataclass(eq=False)
+class BoxedPass:
+    """A graph of AOTAutograd that runs as it is; takes its arguments as a list."""
+
+    run: Callable[..., Any]
+
+    def __call__(self, args: list[Any]) -> Thing:
+        given = [*args]
+        args.clear()
+        return self.run(*given)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+class PassWriter(Describer):
+    """Write entries with their compiled graphs; `blobs` gets each library once."""
+
+    def __init__(self, root: types.FunctionType) -> None:
+        super().__init__(root)
+        self.blobs: dict[str, bytes] = {}
+        for write in (self._generated, self._kernel, self._autograd, self._joined, self._graph, self._tensor):
+            self._writers.insert(0, write)
+
+    def _autograd(self, value: Thing) -> Json:
+        if type(value) is WholePass:
+            return ["inference", self.value(value.direct)]
+        found = direct_of(value) if type(value) is types.FunctionType else None
+        if found is None:
+            return None
+        direct, meta = found
+        if direct.backward is None:
+            return ["inference", self.value(direct)]
+        outputs = [not takes_gradient(info) for info in meta.output_info]
+        return ["training", self.value(direct), len(meta.input_info), outputs]
+
+    def _joined(self, value: Thing) -> Json:
+        if type(value) is not JoinedPasses:
+            return None
+        if value.recorded:
+            raise NotPortable("a CUDA graph, which is recorded for addresses")
+        return ["joined", value.inputs, value.count, self.value(value.steps), value.returned, value.unused,
+                self.value(value.autocast)]
+
+    def _generated(self, value: Thing) -> Json:
+        """Inductor's `Runner.call`: the class as text, and what its names stand for."""
+        if type(value) is not types.MethodType or value.__func__.__code__.co_filename != LOADED \
+                and not str(value.__func__.__module__).startswith(GENERATED):
+            return None
+        if value.__self__.partitions:
+            raise NotPortable("a graph that Inductor has cut into partitions")
+        names = value.__func__.__globals__
+        if TEXT in names:  # read from a file of ours
+            text, used = generated_part(names[TEXT])
+        else:
+            with open(names["__file__"], encoding="utf-8") as file:
+                text, used = generated_part(file.read())
+        held = {name: self._named(names[name], text, name) for name in sorted(used) if name in names}
+        return ["generated", text, held]
+
+    def _named(self, value: Thing, text: str, name: str) -> Json:
+        if type(value).__name__ not in ("KernelNamespace", "SimpleNamespace"):
+            return self.value(value)
+        tree = ast.walk(ast.parse(text))
+        used = sorted({each.attr for each in tree if type(each) is ast.Attribute and type(each.value) is ast.Name
+                       and each.value.id == name})
+        return ["o", self._namespace(value, used)]
+
+    def _namespace(self, value: Thing, used: list[str]) -> int:
+        self.rows.append([["make", ["namespace", [[each, self.value(getattr(value, each))] for each in used]]], None])
+        return len(self.rows) - 1
+
+    def _kernel(self, value: Thing) -> Json:
+        library = library_of(value) if type(value) is types.BuiltinFunctionType else None
+        if library is None:
+            return None
+        name = hashlib.sha256(library).hexdigest()[:32]
+        self.blobs[f"kernels/{name}"] = library
+        return ["kernel", name]
+
+    def _graph(self, value: Thing) -> Json:
+        """A graph module that runs as it is: its nodes, with the dtypes that a pass under autocast casts to."""
+        if type(value) is types.MethodType and is_a(value.__self__, fx.GraphModule):
+            return ["method of graph", self.value(value.__self__), value.__func__.__name__]
+        if not is_a(value, fx.GraphModule):
+            return None
+        numbers = {node: number for number, node in enumerate(value.graph.nodes)}
+        inner = {name: self.value(each) for name, each in value.named_children() if is_a(each, fx.GraphModule)}
+        held = {node.target for node in value.graph.nodes if node.op == "get_attr"} - inner.keys()
+        if held:
+            raise NotPortable(f"a graph that holds {sorted(held)[0]}")
+        return ["graph", [self._written(node, numbers) for node in numbers], inner]
+
+    def _written(self, node: fx.Node, numbers: dict[fx.Node, int]) -> Json:
+        def argument(value: Thing) -> Json:
+            if type(value) is fx.Node:
+                return ["node", numbers[value]]
+            if is_a(value, (tuple, list)) and not hasattr(value, "_fields"):
+                return ["tuple" if is_a(value, tuple) else "list", *map(argument, value)]
+            if is_a(value, dict):
+                return ["dict", *[[key, argument(item)] for key, item in value.items()]]
+            if type(value) is slice:
+                return ["slice", *map(argument, (value.start, value.stop, value.step))]
+            return ["value", self.value(value)]
+
+        target = self.value(node.target)
+        return [node.op, node.name, target, argument(tuple(node.args)), argument(dict(node.kwargs)),
+                dtypes_of(node.meta.get("val")), node.meta.get("stack_trace")]
+
+    def _tensor(self, value: Thing) -> Json:
+        """A small tensor that a compiler has made: a constant of the graph."""
+        if type(value) is not torch.Tensor or value.requires_grad or value.device.type != "cpu" \
+                or value.numel() > _LARGEST_CONSTANT or not value.is_contiguous():
+            return None
+        data = value.detach().flatten().view(torch.uint8).numpy().tobytes() if value.numel() else b""
+        return ["tensor", self.value(value.dtype), list(value.shape), base64.b64encode(data).decode()]
+
+
+def dtypes_of(value: Thing) -> Json:
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype).removeprefix("torch.")
+    return [dtypes_of(each) for each in value] if isinstance(value, (tuple, list)) else None
+
+
+def generated_part(text: str) -> tuple[str, set[str]]:
+    """Of a module that Inductor wrote, the part behind the kernels; and the names that it uses."""
+    tree = ast.parse(text)
+    kept = [each for each in tree.body
+            if isinstance(each, (ast.ClassDef, ast.FunctionDef)) and each.name not in _SKIPPED
+            or isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+            and each.targets[0].id in ("runner", "call")]
+    used = {each.id for part in kept for each in ast.walk(part) if isinstance(each, ast.Name)}
+    used -= {getattr(part, "name", "") for part in kept} | {"runner", "call"}
+    return "\n".join([ast.unparse(each) for each in kept]), used
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class PassReader(Restorer):
+    """Make entries with their compiled graphs."""
+
+    def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points,
+                 blobs: dict[str, bytes]) -> None:
+        super().__init__(rows, root, points)
+        self.blobs = blobs
+        for kind in ("inference", "training", "joined", "generated", "namespace", "kernel", "graph", "tensor"):
+            self.made_by(kind, getattr(self, f"_{kind}"))
+        self.made_by("method of graph", self._graph_method)
+
+    def _inference(self, data: Data, note: Note) -> object:
+        return WholePass(self.value(data[0]))
+
+    def _training(self, data: Data, note: Note) -> object:
+        direct, inputs, unused = self.value(data[0]), data[1], data[2]
+        made = [*range(inputs, inputs + direct.outputs)]
+        joined = JoinedPasses(inputs, inputs + direct.outputs, [(direct, [*range(inputs)], made, [])], made,
+                              [place for place, without in enumerate(unused) if without], torch._C._DisableAutocast)
+        joined.build()
+        return joined
+
+    def _joined(self, data: Data, note: Note) -> object:
+        inputs, count, steps, returned, unused, autocast = data
+        joined = JoinedPasses(inputs, count, self.value(steps), returned, unused, self.value(autocast))
+        joined.build()
+        return joined
+
+    def _generated(self, data: Data, note: Note) -> object:
+        text, held = data
+        names = {name: self.value(item) for name, item in held.items()}
+        names[TEXT] = text
+        exec(compile(text, LOADED, "exec"), names)  # noqa: S102  Inductor's, under the signature
+        return names["call"]
+
+    def _namespace(self, data: Data, note: Note) -> object:
+        return types.SimpleNamespace(**{name: self.value(item) for name, item in data[0]})
+
+    def _kernel(self, data: Data, note: Note) -> object:
+        return load_kernel(self.blobs[f"kernels/{data[0]}"], data[0])
+
+    def _graph_method(self, data: Data, note: Note) -> object:
+        return getattr(self.value(data[0]), data[1])
+
+    def _graph(self, data: Data, note: Note) -> object:
+        rows, inner = data
+        graph = fx.Graph()
+        nodes: list[fx.Node] = []
+
+        def argument(value: Thing) -> Thing:
+            kind = value[0]
+            if kind == "node":
+                return nodes[value[1]]
+            if kind in ("tuple", "list"):
+                return (tuple if kind == "tuple" else list)([argument(each) for each in value[1:]])
+            if kind == "dict":
+                return {key: argument(item) for key, item in value[1:]}
+            return slice(*map(argument, value[1:])) if kind == "slice" else self.value(value[1])
+
+        for op, name, target, args, kwargs, dtypes, trace in rows:
+            nodes.append(graph.create_node(op, self.value(target), argument(args), argument(kwargs), name))
+            nodes[-1].meta = {"val": examples(dtypes), "stack_trace": trace}
+        modules = {name: self.value(each) for name, each in inner.items()}
+        return make_graph_module(graph, modules) if inner else make_captured(graph, modules, [])
+
+    def _tensor(self, data: Data, note: Note) -> object:
+        dtype, shape, text = self.value(data[0]), data[1], base64.b64decode(data[2])
+        if not text:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(bytearray(text), dtype=dtype).reshape(shape)
+
+
+def examples(dtypes: Thing) -> Thing:
+    """Tensors of these dtypes, without memory."""
+    if type(dtypes) is str:
+        return torch.empty(0, dtype=getattr(torch, dtypes), device="meta")
+    return None if dtypes is None else [examples(each) for each in dtypes]
+
+

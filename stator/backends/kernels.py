@@ -1,0 +1,44 @@
+"""Kernels that Inductor has compiled for the CPU, as bytes.   a function of an extension module  <->  the file
+
+In: a function that Inductor's code calls.  Out: the bytes of its library; from the bytes, the function again.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import tempfile
+from types import BuiltinFunctionType
+from typing import Any
+
+import torch
+
+_ADDRESS = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"  # read by a library when it is loaded
+
+
+def library_of(function: Any) -> bytes | None:
+    """The library of a kernel; None for any other function."""
+    module: Any = getattr(function, "__self__", None)
+    if type(function) is not BuiltinFunctionType or not str(function.__module__).endswith(".kernel"):
+        return None
+    if hasattr(module, "library"):
+        return bytes(module.library)
+    with open(module.__file__, "rb") as file:
+        return file.read()
+
+
+def load_kernel(library: bytes, name: str) -> Any:
+    """The kernel of a library; the file is gone once it is loaded."""
+    os.environ[_ADDRESS] = str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)
+    with tempfile.TemporaryDirectory(prefix="stator-kernel-") as folder:
+        path = os.path.join(folder, f"{name}.so")
+        with open(path, "wb") as file:
+            file.write(library)
+        loader = importlib.machinery.ExtensionFileLoader(f"{name}.kernel", path)
+        spec = importlib.util.spec_from_loader(loader.name, loader)
+        assert spec is not None
+        module: Any = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    module.library = library  # for whoever stores it again
+    return module.kernel
