@@ -1,4 +1,3 @@
-# ruff: noqa: F403, F405
 """Stator: an independent TorchDynamo.
 
 In: PyTorch programs in ordinary Python.  Out: the same programs, run through captured and compiled graphs.
@@ -6,6 +5,7 @@ In: PyTorch programs in ordinary Python.  Out: the same programs, run through ca
 The public names are loaded together at first use. That keeps `stator.code` and the frame hook usable where
 torch is not installed.
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
