@@ -11,7 +11,8 @@ comparison exits with 1 on a differing program, and on one that only one record 
 
 Each group of programs runs in a forked process of its own with a fixed hash seed, so that one program does not see
 another. A group that takes longer than `--seconds` is stopped. Groups that the record has are not run again. Texts
-leave out addresses, layouts of sets, which follow from addresses, and the home of a function of Stator.
+leave out addresses, layouts of sets, which follow from addresses, and the home of a function of Stator. Facts about
+identity that sets of objects give are sorted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import collections
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -35,6 +37,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b\d{12,}\b")
 LAYOUT = re.compile(r"(set_layout\(.*?\)) (==|is) .*", re.DOTALL)
+DISTINCT = re.compile(r"are_distinct\((.*)\)", re.DOTALL)
 OWN_MODULE = re.compile(r"\bstator\.(?:\w+\.)+(?=\w)")
 GROUP = 25  # fuzzed programs that share one process
 
@@ -49,6 +52,16 @@ def portable(text: str) -> str:
     return OWN_MODULE.sub("stator.", text)
 
 
+def in_order(guards: list[str]) -> list[str]:
+    """Sort facts about identity among themselves: sets of objects, whose order follows from addresses, give theirs."""
+    found: list[str] = []
+    for is_distinction, run in itertools.groupby(guards, lambda text: " is not " in text):
+        texts = list(run)
+        found += sorted(texts) if is_distinction else texts
+    return [DISTINCT.sub(lambda match: f"are_distinct({', '.join(sorted(match[1].split(', ')))})", text)
+            for text in found]
+
+
 def captured(run: Callable[[], Any]) -> dict[str, Any]:
     """Run a program; return the text of its captures."""
     from stator import events
@@ -61,7 +74,7 @@ def captured(run: Callable[[], Any]) -> dict[str, Any]:
         except Exception as error:
             failure = f"{type(error).__name__}: {error}".splitlines()[0]
     captures = [{"name": event.name, "graph": "" if event.graph is None else portable(event.graph.code),
-                 "guards": [portable(guard.text()) for guard in event.guard_list],
+                 "guards": in_order([portable(guard.text()) for guard in event.guard_list]),
                  "residual": portable(event.residual_source)}
                 for event in log if isinstance(event, events.CaptureFinished)]
     breaks = [f"{event.code} {portable(event.cause)}" for event in log if isinstance(event, events.GraphBreak)]

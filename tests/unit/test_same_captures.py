@@ -44,6 +44,13 @@ def test_texts_leave_out_addresses_and_homes(one: str, other: str) -> None:
     assert same_captures.portable(one) == same_captures.portable(other)
 
 
+def test_facts_of_sets_of_objects_are_sorted() -> None:
+    one = ["n == 1", "a.b is not a", "a.b is not a.c", "are_distinct(a, b, a.c)", "c is not d"]
+    other = ["n == 1", "a.b is not a.c", "a.b is not a", "are_distinct(b, a.c, a)", "c is not d"]
+    assert same_captures.in_order(one) == same_captures.in_order(other)
+    assert same_captures.in_order(one) != same_captures.in_order([*one[1:], one[0]])
+
+
 def test_other_texts_differ() -> None:
     assert same_captures.portable("len(set_of(xs)) == 3") != same_captures.portable("len(set_of(xs)) == 4")
 
