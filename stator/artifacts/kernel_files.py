@@ -19,11 +19,12 @@ _ADDRESS = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"  # read by a library when i
 
 def library_of(function: object) -> bytes | None:
     """The library of a kernel; None for any other function."""
-    module = getattr(function, "__self__", None)
+    module: object = getattr(function, "__self__", None)
     if type(function) is not BuiltinFunctionType or not str(function.__module__).endswith(".kernel"):
         return None
-    if hasattr(module, "library"):
-        return bytes(module.library)
+    known = getattr(module, "library", None)
+    if type(known) is bytes:
+        return known
     with open(str(getattr(module, "__file__", "")), "rb") as file:
         return file.read()
 

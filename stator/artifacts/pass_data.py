@@ -149,7 +149,7 @@ class PassWriter(Describer):
         direct, meta = found
         if direct.backward is None:
             return ["inference", self.value(direct)]
-        outputs = [not takes_gradient(info) for info in meta.output_info]
+        outputs: list[Json] = [not takes_gradient(info) for info in meta.output_info]
         return ["training", self.value(direct), len(meta.input_info), outputs]
 
     def _joined(self, value: Thing) -> Json:
@@ -157,7 +157,7 @@ class PassWriter(Describer):
             return None
         if value.recorded:
             raise NotPortable("a CUDA graph, which is recorded for addresses")
-        return ["joined", value.inputs, value.count, self.value(value.steps), value.returned, value.unused,
+        return ["joined", value.inputs, value.count, self.value(value.steps), [*value.returned], [*value.unused],
                 self.value(value.autocast)]
 
     def _generated(self, value: Thing) -> Json:

@@ -32,7 +32,7 @@ class Passes:
         self.found[kind] = inputs, getattr(function, "current_callable", None) or function
 
 
-_metadata: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # of AOTAutograd, by compiled function
+_metadata: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # of AOTAutograd, by function
 _wanted: contextvars.ContextVar[Passes | None] = contextvars.ContextVar("wanted passes", default=None)
 
 
