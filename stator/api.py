@@ -158,9 +158,9 @@ def is_compiled(obj: object) -> bool:
     return any(marks.compiled_mark(place) is not None for place in places)
 
 
-def stored_entries(compiled: Any) -> tuple[Any, Any]:
+def stored_entries(compiled: object) -> tuple[types.ModuleType, object]:
     """The module that saves and loads, and the call site behind a compiled callable or module."""
-    entry = compiled._compiled_call_impl if isinstance(compiled, torch.nn.Module) \
+    entry: object = compiled._compiled_call_impl if isinstance(compiled, torch.nn.Module) \
         and type(compiled) is not CompiledModule else compiled
     entry = getattr(entry, "_stator_entry", entry)
     if not hasattr(entry, "_stator_site"):

@@ -58,7 +58,7 @@ class Describer(ValueWriter):
             return None
         parts: list[Any] = [getattr(value, name) for name in slots_of(type(value))]
         if type(value) is Pinned:
-            held = self.value(value.obj) if is_content(value.obj) and type(value.obj) is not types.CodeType \
+            held: Json = self.value(value.obj) if is_content(value.obj) and type(value.obj) is not types.CodeType \
                 else ["o", self.number(value.obj)]
             return ["source", "Pinned", held, value.variable]
         base = [] if value.base is None else [self.value(value.base)]
@@ -93,8 +93,9 @@ class Describer(ValueWriter):
         if "<locals>" not in value.__qualname__ or module is None or module.__name__.split(".")[0] != "stator":
             return None
         path = path_of_code(module, code)
-        cells = [[] if is_empty(cell) else [self.value(cell.cell_contents)] for cell in value.__closure__ or ()]
-        return ["closure", module.__name__, path, code_hash(code), cells, self.value(value.__defaults__),
+        contents: list[Json] = [[] if is_empty(cell) else [self.value(cell.cell_contents)]
+                                for cell in value.__closure__ or ()]
+        return ["closure", module.__name__, path, code_hash(code), contents, self.value(value.__defaults__),
                 self.value(value.__kwdefaults__), self.value(dict(value.__dict__))]
 
     def _node(self, value: Thing) -> Json:
@@ -142,7 +143,7 @@ def is_empty(cell: Thing) -> bool:
         return True
 
 
-def path_of_code(module: types.ModuleType, code: types.CodeType) -> list[str]:
+def path_of_code(module: types.ModuleType, code: types.CodeType) -> list[Json]:
     """Names of the functions around a code object; raises where they do not lead to it."""
     path = code.co_qualname.replace(".<locals>", "").split(".")
     if code not in codes_at(module, path):

@@ -23,11 +23,11 @@ import torch
 from torch import fx
 
 from stator.artifacts.container import Json
+from stator.artifacts.kernel_files import library_of, load_kernel
 from stator.artifacts.made_objects import Describer, Note, Restorer, is_empty
 from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.value_writer import NotPortable
 from stator.backends.inner_calls import Passes, metadata_of
-from stator.backends.kernels import library_of, load_kernel
 from stator.backends.regions.direct_calls import Direct, JoinedPasses, direct_passes, takes_gradient
 from stator.emit.resume.advance import Points
 from stator.graph.fx.graph_modules import TEXT, make_captured, make_graph_module
@@ -60,7 +60,8 @@ def direct_of(compiled: Thing) -> tuple[Direct, Any] | None:
     """The passes behind a function of AOTAutograd, and its metadata; None for any other function."""
     if not is_a(compiled, types.FunctionType) or not str(compiled.__module__).startswith(_AROUND):
         return None
-    passes, meta = Passes(), metadata_of(compiled)
+    passes = Passes()
+    meta: Thing = metadata_of(compiled)
     for each in held_by(compiled):
         kind = type(each).__name__
         if kind == "CompiledFxGraph":
@@ -148,7 +149,7 @@ class PassWriter(Describer):
         direct, meta = found
         if direct.backward is None:
             return ["inference", self.value(direct)]
-        outputs = [not takes_gradient(info) for info in meta.output_info]
+        outputs: list[Json] = [not takes_gradient(info) for info in meta.output_info]
         return ["training", self.value(direct), len(meta.input_info), outputs]
 
     def _joined(self, value: Thing) -> Json:
@@ -156,7 +157,7 @@ class PassWriter(Describer):
             return None
         if value.recorded:
             raise NotPortable("a CUDA graph, which is recorded for addresses")
-        return ["joined", value.inputs, value.count, self.value(value.steps), value.returned, value.unused,
+        return ["joined", value.inputs, value.count, self.value(value.steps), [*value.returned], [*value.unused],
                 self.value(value.autocast)]
 
     def _generated(self, value: Thing) -> Json:
@@ -164,7 +165,7 @@ class PassWriter(Describer):
         if type(value) is not types.MethodType or value.__func__.__code__.co_filename != LOADED \
                 and not str(value.__func__.__module__).startswith(GENERATED):
             return None
-        if value.__self__.partitions:
+        if getattr(value.__self__, "partitions", ()):
             raise NotPortable("a graph that Inductor has cut into partitions")
         names = value.__func__.__globals__
         if TEXT in names:  # read from a file of ours

@@ -40,10 +40,10 @@ class NoStep(LookupError):
     """The object has no such step."""
 
 
-def take(value: object, step: Step) -> object:
+def take(value: Thing, step: Step) -> object:
     """The object behind a step."""
     kind, detail = step
-    found = _absent
+    found: Thing = _absent
     if kind == "attr" and detail in _ATTRIBUTES.get(type(value), ()):
         found = getattr(value, str(detail))
     elif kind == "cell" and type(value) is types.FunctionType and int(detail) < len(value.__closure__ or ()):
@@ -61,32 +61,32 @@ def take(value: object, step: Step) -> object:
     elif kind == "dict":
         found = instance_dict(value) or _absent
     elif kind == "key" and type(value) in _DICTS:
-        found = dict.get(value, detail, _absent)  # type: ignore[call-overload]
-    elif kind == "value" and type(value) in _DICTS and int(detail) < len(value):  # type: ignore[arg-type]
-        found = [*dict.values(value)][int(detail)]  # type: ignore[call-overload]
-    elif kind == "item" and type(value) in (tuple, list) and int(detail) < len(value):  # type: ignore[arg-type]
-        found = value[detail]  # type: ignore[index]
+        found = dict.get(value, detail, _absent)
+    elif kind == "value" and type(value) in _DICTS and int(detail) < len(value):
+        found = [*dict.values(value)][int(detail)]
+    elif kind == "item" and type(value) in (tuple, list) and int(detail) < len(value):
+        found = value[detail]
     elif kind == "vars":
-        found = (instance_dict(value) or {}).get(detail, _absent)
+        found = (instance_dict(value) or {}).get(str(detail), _absent)
     if found is _absent:
         raise NoStep(f"{type(value).__name__} has no {kind} {detail!r}")
     return found
 
 
-def steps_of(value: object) -> Iterator[tuple[Step, object]]:
+def steps_of(value: Thing) -> Iterator[tuple[Step, object]]:
     """Every step of an object, with the object behind it."""
     cls = type(value)
     for name in _ATTRIBUTES.get(cls, ()):
         yield ("attr", name), getattr(value, name)
     if cls is types.FunctionType:
-        for number, cell in enumerate(value.__closure__ or ()):  # type: ignore[attr-defined]
+        for number, cell in enumerate(value.__closure__ or ()):
             yield ("cell", number), cell
     elif cls is types.CellType:
         contents = _contents(value)
         if contents is not _absent:
             yield ("contents", 0), contents
     elif cls is types.CodeType:
-        for number, constant in enumerate(value.co_consts):  # type: ignore[attr-defined]
+        for number, constant in enumerate(value.co_consts):
             if type(constant) is types.CodeType:
                 yield ("const", number), constant
     elif issubclass(cls, type):
@@ -95,10 +95,10 @@ def steps_of(value: object) -> Iterator[tuple[Step, object]]:
         for number, base in enumerate(_bases(value)):
             yield ("base", number), base
     elif cls in _DICTS:
-        for number, (key, item) in enumerate(list(dict.items(value))):  # type: ignore[call-overload]
+        for number, (key, item) in enumerate(list(dict.items(value))):
             yield ("key", key) if type(key) in (str, int) else ("value", number), item
     elif cls in (tuple, list):
-        for number, item in enumerate(value):  # type: ignore[arg-type]
+        for number, item in enumerate(value):
             yield ("item", number), item
     if not issubclass(cls, type) and cls is not types.ModuleType:
         for name, item in list((instance_dict(value) or {}).items()):
@@ -106,8 +106,8 @@ def steps_of(value: object) -> Iterator[tuple[Step, object]]:
                 yield ("vars", name), item
 
 
-def _contents(cell: object) -> object:
+def _contents(cell: Thing) -> object:
     try:
-        return cell.cell_contents  # type: ignore[attr-defined]
+        return cell.cell_contents
     except ValueError:
         return _absent

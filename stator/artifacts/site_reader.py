@@ -121,7 +121,7 @@ class StoredSite:
         self.whole.attach()
         guards = [self.guard(row, bound) for row in data["guards"]]
         for number, filename, line in data["located"]:
-            code = self._read(self.values.object(number), bound)
+            code = self._read(self.values.found(number), bound)
             if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):
                 raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
         residual = None
@@ -143,7 +143,7 @@ class StoredSite:
 
     def guard(self, row: Data, bound: tuple[Thing, ...]) -> Guard:
         number, place, data, where = row
-        kind, source = Kind(number), self.values.object(place)
+        kind, source = Kind(number), self.values.found(place)
         if kind is Kind.ID:
             value = self.values.placed(data, lambda: self._read(source, bound))
         elif kind in PLACED:
@@ -192,7 +192,7 @@ class StoredCall:
             add_stored(inner, StoredSite(inner, self.values, data, self))
         for number, captures, data in self.data["nested"]:
             try:
-                nested = self.site.nested.function(self.values.object(number))
+                nested = self.site.nested.function(self.values.found(number))
             except Stale:
                 continue
             if nested is not None:

@@ -7,6 +7,7 @@ first fact that has no portable form, with the user's line.
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -105,13 +106,14 @@ class SiteWriter:
         """A compile() call: its first site, its resume points, and functions that were entered below its breaks."""
         whole: dict[str, Json] = {"site": self.site(site), "points": [], "nested": []}
         for point in list(site.points.known.values()):
-            self._added(whole["points"], point.name, lambda point=point: self.point(point))
+            self._added(whole["points"], point.name, functools.partial(self.point, point))
         for nested in list(site.nested.met.values()):
             inner = nested.entry._stator_site
-            self._added(whole["nested"], inner.name,
-                        lambda nested=nested, inner=inner: [self.values.number(inner.fn), nested.captures,
-                                                            self.call(inner)])
+            self._added(whole["nested"], inner.name, functools.partial(self.nested, inner, nested.captures))
         return whole
+
+    def nested(self, site: Site, captures: bool) -> Json:
+        return [self.values.number(site.fn), captures, self.call(site)]
 
     def _added(self, rows: Data, name: str, write: Callable[[], Json]) -> None:
         try:
@@ -129,7 +131,7 @@ class SiteWriter:
         for _, function, tag in site.compiled.entries():
             if tag is None or self.new and site.stored is not None and site.stored.has_given(tag.guards):
                 continue
-            self._added(rows, site.name, lambda function=function, tag=tag: self.entry(function, tag))
+            self._added(rows, site.name, functools.partial(self.entry, function, tag))
         self.entries += len(rows)
         return {"name": site.name, "entries": rows, "learned": self.learned(site)}
 

@@ -41,16 +41,16 @@ class Slot:
 _slots: weakref.WeakKeyDictionary[object, Slot | None] = weakref.WeakKeyDictionary()  # by the resume points of a call
 
 
-def look_up(site: Site, bound: tuple[Thing, ...]) -> bool:
-    """Attach what the store has for a site; whether there is anything."""
+def look_up(site: Site, bound: tuple[Thing, ...]) -> None:
+    """Attach what the store has for a site, once."""
     if site.points in _slots or store.current() is None:
-        return False
+        return
     _slots[site.points] = None
     try:
         key = key_of(site, bound)
     except NotPortable as why:
         events.emit(events.NotCached(site.name, str(why)))
-        return False
+        return
     number = 0
     while number < SLOTS and (container := store.get(f"{key}/{number}")) is not None:
         why_not = attach(site, container)
@@ -58,14 +58,13 @@ def look_up(site: Site, bound: tuple[Thing, ...]) -> bool:
             events.emit(events.NotCached(site.name, why_not))
         number += 1
     _slots[site.points] = Slot(site, key, min(number, SLOTS - 1))
-    return site.stored is not None
 
 
 def key_of(site: Site, bound: tuple[Thing, ...]) -> str:
     """The function, its class, and all facts that the entries of a file have in common."""
     fn = site.fn
     subject = type(bound[0]) if bound and fn.__code__.co_varnames[:1] == ("self",) else None
-    forward = getattr(subject, "forward", None)
+    forward: Thing = getattr(subject, "forward", None)
     parts = [fn.__module__, fn.__qualname__, code_hash(fn.__code__), "" if subject is None else
              f"{subject.__module__}.{name_of(subject)}", code_hash(forward.__code__)
              if is_a(forward, types.FunctionType) else "", process_facts(),

@@ -85,7 +85,7 @@ class ValueReader:
             return data
         kind = data[0]
         if kind == "o":
-            return self.object(data[1])
+            return self.found(data[1])
         if kind in _MADE:
             return _MADE[kind]([self.value(item) for item in data[1:]])
         if kind == "float":
@@ -121,7 +121,7 @@ class ValueReader:
             raise Stale(f"{name_of(found)} is another value")
         return found
 
-    def object(self, number: int) -> Thing:
+    def found(self, number: int) -> Thing:
         """The object of a row, with all its facts compared."""
         if number in self._known:
             return self._known[number]
@@ -166,14 +166,14 @@ class ValueReader:
         if kind == "operator":
             return operator_named(name[1])
         if kind == "member":
-            members = _class_dict(self.object(name[1])).get("_member_map_", {})
+            members = _class_dict(self.found(name[1])).get("_member_map_", {})
             if name[2] not in members:
-                raise Stale(f"{name_of(self.object(name[1]))} has no member {name[2]}")
+                raise Stale(f"{name_of(self.found(name[1]))} has no member {name[2]}")
             return members[name[2]]
         if kind == "place":
-            return self._placed(self.object(name[1]))
+            return self._placed(self.found(name[1]))
         if kind == "step":
-            return self._taken(self.object(name[1]), (name[2], name[3]), name)
+            return self._taken(self.found(name[1]), (name[2], name[3]), name)
         if kind == "qualified":
             place: object = module_named(name[1]).__dict__
             for number, part in enumerate(name[2].split(".")):
@@ -196,7 +196,7 @@ class ValueReader:
             self._require(code_hash(found.__code__) == facts[1], name, f"has other code{place_of(found)}")
             cells = found.__closure__ or ()
             self._require(len(cells) == len(facts) - 2 and all(
-                self.object(number) is cell for number, cell in zip(facts[2:], cells, strict=True)),
+                self.found(number) is cell for number, cell in zip(facts[2:], cells, strict=True)),
                 name, "has other closure cells")
         elif kind == "code":
             self._require(type(found) is types.CodeType and code_hash(found) == facts[1], name, "has changed")

@@ -119,7 +119,7 @@ class ValueWriter:
             raise NotPortable(f"the symbol {value}")
         return ["o", self.number(value)]
 
-    def number(self, value: object) -> int:
+    def number(self, value: Thing) -> int:
         """The row of an object."""
         known = self._numbers.get(id(value))
         if known is None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+import torch
+
 Boxed = Callable[[list[Any]], Any]
 
 
@@ -30,7 +32,7 @@ class Passes:
         self.found[kind] = inputs, getattr(function, "current_callable", None) or function
 
 
-_metadata: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # of AOTAutograd, by compiled function
+_metadata: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # of AOTAutograd, by function
 _wanted: contextvars.ContextVar[Passes | None] = contextvars.ContextVar("wanted passes", default=None)
 
 
@@ -57,11 +59,16 @@ def keeps_passes() -> Passes | None:
     return _wanted.get()
 
 
-def note_metadata(compiled: Any, metadata: Any) -> None:
+def note_metadata(compiled: object, metadata: object) -> None:
     """Keep what AOTAutograd found out about a graph, for whoever stores it."""
     if metadata is not None and type(compiled) is FunctionType:
         _metadata[compiled] = metadata
 
 
-def metadata_of(compiled: Any) -> Any:
+def metadata_of(compiled: object) -> object:
     return _metadata.get(compiled)
+
+
+def kernel_address() -> str:
+    """Address of the function by which kernels of Inductor find the memory of a tensor."""
+    return str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from stator.artifacts.site_reader import StoredSites
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
 from stator.cache.sharing import Shareable
@@ -107,7 +108,7 @@ class CallSite:
     eager: EagerRecord = field(default_factory=EagerRecord)
     stance: ForcedBackend = field(init=False)
     start: EagerStart = field(default_factory=EagerStart)
-    stored: Any = None  # artifacts.StoredSite: entries of another process that no call has met yet
+    stored: StoredSites | None = None  # entries of another process that no call has met yet
 
     def __post_init__(self) -> None:
         self.stance = ForcedBackend(self.settings)

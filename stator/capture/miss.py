@@ -268,7 +268,9 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
 
 def take_stored(site: CallSite, bound: tuple[Any, ...]) -> bool:
     """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
-    if site.stored is None and not look_up(site, bound) or stance.current() == "eager_then_compile":
+    if site.stored is None:
+        look_up(site, bound)
+    if site.stored is None or stance.current() == "eager_then_compile":
         return False
     with first_call.lock, held_signals(), collector_paused(), set_aside():
         found = site.stored.take(bound)

@@ -131,6 +131,8 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
     events.SwappedIn: lambda e: (f"start: {e.name} runs compiled from now on, after {e.eager_calls} eager calls "
                                  f"(swapped in within {e.seconds:.2f} s)"),
     events.GraphKeptWhole: lambda e: f"regions: {e.graph_nodes} nodes compiled whole: {e.why}",
+    events.EntryLoaded: lambda e: f"artifacts: {e.name} uses a stored entry with {e.guards} guards",
+    events.NotCached: lambda e: f"artifacts: {e.name}: {e.why}" + (f" ({e.filename}:{e.line})" if e.line else ""),
     events.ArtifactRefused: lambda e: f"artifacts: {e.path} is not used: {e.why}",
     events.ResumeCode: lambda e: f"resume code of {e.name}: {len(e.code.co_code)} bytes",
     events.LineTraced: lambda e: f"trace {e.filename}:{e.line} in {e.function}",

@@ -200,7 +200,7 @@ class JoinedPasses:
                 with autocast():
                     return tuple(backward_passes[wanted](given))
 
-        self.node: Any = Pieces
+        self.node = Pieces
         self.recorded = record is not unrecorded
 
 

@@ -10,27 +10,28 @@ import importlib.util
 import os
 import tempfile
 from types import BuiltinFunctionType
-from typing import Any
+from typing import cast
 
-import torch
+from stator.backends.inner_calls import kernel_address
 
 _ADDRESS = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"  # read by a library when it is loaded
 
 
-def library_of(function: Any) -> bytes | None:
+def library_of(function: object) -> bytes | None:
     """The library of a kernel; None for any other function."""
-    module: Any = getattr(function, "__self__", None)
+    module: object = getattr(function, "__self__", None)
     if type(function) is not BuiltinFunctionType or not str(function.__module__).endswith(".kernel"):
         return None
-    if hasattr(module, "library"):
-        return bytes(module.library)
-    with open(module.__file__, "rb") as file:
+    known = getattr(module, "library", None)
+    if type(known) is bytes:
+        return known
+    with open(str(getattr(module, "__file__", "")), "rb") as file:
         return file.read()
 
 
-def load_kernel(library: bytes, name: str) -> Any:
+def load_kernel(library: bytes, name: str) -> BuiltinFunctionType:
     """The kernel of a library; the file is gone once it is loaded."""
-    os.environ[_ADDRESS] = str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)
+    os.environ[_ADDRESS] = kernel_address()
     with tempfile.TemporaryDirectory(prefix="stator-kernel-") as folder:
         path = os.path.join(folder, f"{name}.so")
         with open(path, "wb") as file:
@@ -38,7 +39,7 @@ def load_kernel(library: bytes, name: str) -> Any:
         loader = importlib.machinery.ExtensionFileLoader(f"{name}.kernel", path)
         spec = importlib.util.spec_from_loader(loader.name, loader)
         assert spec is not None
-        module: Any = importlib.util.module_from_spec(spec)
+        module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
-    module.library = library  # for whoever stores it again
-    return module.kernel
+    vars(module)["library"] = library  # for whoever stores it again
+    return cast(BuiltinFunctionType, vars(module)["kernel"])
