@@ -21,6 +21,9 @@ stator.compile(nn.Linear(2, 2))
 stator.compile_in_place(nn.Linear(2, 2))
 stator.disable(lambda x: x), stator.Dim("n", max=4), stator.mark_dynamic(torch.ones(3), 0), stator.reset()
 stator.config.recompile_limit = 4
+stator.install()
+torch.compile(lambda x: x + 1)
+stator.uninstall()
 heavy = ("torch._dynamo", "torch._inductor", "sympy", "rich", "stator.interp", "stator.library", "stator.native",
          "stator.graph", "stator.heap", "stator.emit")
 assert not [name for name in sys.modules if name.startswith(heavy)], [name for name in sys.modules if name.startswith(heavy)]
