@@ -2,7 +2,7 @@
 
 import sys
 
-from stator.cli.commands import main
+from stator.cli import main
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -136,7 +136,7 @@ class OptionValueError(OptionError, ValueError):
 
 
 class _Rendering:
-    """How breaks are shown; `stator.report.problems` puts its own in, with the user's lines and the remedy."""
+    """How breaks are shown; `stator.report.frames` puts its own in, with the user's lines and the remedy."""
 
     problem: Callable[..., str] = staticmethod(lambda code, title, cause, *more: f"{code} {title}: {cause}")
 

@@ -1,6 +1,6 @@
 """The pages of docs/breaks/, one for each break code, and their index.
 
-In: the registry of break codes.  Out: Markdown files.
+In: the registry of break codes, and programs with their remedies.  Out: Markdown files.
 
     python -m tools.breaks_docs            writes them
     python -m tools.breaks_docs --check    exits with 1 if they are not up to date
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from stator.breaks import REGISTRY, BreakCode
+from tools.break_remedies import REMEDIES
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "breaks"
 
@@ -21,10 +22,16 @@ def page(row: BreakCode) -> str:
     kind = ("Inherent: the value exists only at run time, or the program requested the break."
             if row.inherent else "A limit of Stator. A later version may remove it.")
     example = "\n".join(f"    {line}" for line in row.example.splitlines())
+    programs = "".join(f"## Program: {each.cause}\n\n{block(each.broken)}\n\nWith the remedy it is one graph:\n\n"
+                       f"{block(each.mended)}\n\n" for each in REMEDIES.get(row.code, []))
     return (f"# {row.code}: {row.title}\n\n{sentence(row.cause)}\n\n## Example\n\n{example}\n\n"
-            f"## What to do\n\n{sentence(row.remedy)}\n\n## Kind\n\n{kind}\n\n"
+            f"## What to do\n\n{sentence(row.remedy)}\n\n{programs}## Kind\n\n{kind}\n\n"
             f"This one instruction runs natively. Stator captures the code before and after it "
             f"([graph breaks](../graph-breaks.md)).\n")
+
+
+def block(source: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in source.strip().splitlines())
 
 
 def sentence(text: str) -> str:

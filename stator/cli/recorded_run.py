@@ -21,8 +21,8 @@ from stator.capture import miss
 from stator.cli.run import install_with_torch
 from stator.emit.resume.advance import Advance, Points
 from stator.host.garbage_collection import living
-from stator.report.break_costs import Visit, added_microseconds, costs_by_kind
 from stator.report.names import short
+from stator.report.probe import Visit, added_microseconds, costs_by_kind
 from stator.report.run_data import Price, Recording, recording, run_data
 
 MOST_SITES = 1000

@@ -1,8 +1,8 @@
 """Text for people, made from events alone."""
 
-from stator.report.break_costs import BreakProbe
 from stator.report.explanation import BreakReason, Explanation, build_explanation
 from stator.report.follow import follow, follow_environment, set_logs
+from stator.report.probe import BreakProbe
 from stator.report.text import break_text, render, summarize
 
 __all__ = ["BreakProbe", "BreakReason", "Explanation", "break_text", "build_explanation", "follow",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from stator import events
 from stator.report.families import Family, fold
+from stator.report.frames import is_library, render_problem
 from stator.report.names import short_file, translate, user_lines
-from stator.report.problems import is_library, render_problem
 from stator.report.text import render
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Protocol, cast
 
 from stator import events
-from stator.report.problems import is_library
+from stator.report.frames import is_library
 
 ROOT = "model"
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from stator import events
 from stator.errors import UserFrame
 from stator.report.families import fold
+from stator.report.frames import is_library, name_of, source_line, user_frames
 from stator.report.names import short, translate, user_lines
-from stator.report.problems import is_library, name_of, source_line, user_frames
 from stator.report.text import change, graph_line, held_by, render, symbolic_inputs, user_line, user_place
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from stator import events
+from stator.report.frames import is_library, render_problem, source_line, user_frames
 from stator.report.names import short, translate
-from stator.report.problems import is_library, render_problem, source_line, user_frames
 
 if TYPE_CHECKING:
     from torch import fx

@@ -35,7 +35,7 @@ class RecordingPipeline:
 
         return entry
 
-    def explained_call(self, fn: Callable[..., Any], settings: Any, args: Any, kwargs: Any) -> Any:
+    def explained_call(self, fn: Callable[..., Any], settings: Any, args: Any, kwargs: Any, probe: object) -> Any:
         return (fn, settings, args, kwargs), [], []
 
     def reset(self) -> None:
