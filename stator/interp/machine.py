@@ -32,6 +32,7 @@ from stator.interp import frame as frames
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
+from stator.interp.objects.object_texts import guard_names_in
 from stator.interp.services import VM
 from stator.source import CallOf, Pinned, is_a
 
@@ -121,8 +122,6 @@ class Lines:
 
 class Machine(Mechanisms):
     """The loop of one trace: the frame stack, the exception being handled, the heap and the recorder."""
-
-    guard_names_in: Callable[..., None]  # of the VM
 
     def __init__(self, heap: Heap, recorder: Recorder) -> None:
         super().__init__()
@@ -219,7 +218,7 @@ class Machine(Mechanisms):
                     failed = True
                     raise unsaid
                 if exc.args and self.caught() & HANDLED:
-                    self.guard_names_in(exc)
+                    guard_names_in(self, exc)
                 self.unwind(exc, again, chained)
         finally:
             if not failed:

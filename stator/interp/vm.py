@@ -64,7 +64,7 @@ class VM(Machine):
     find, bind, adopt_entry = lookup.find, descriptors.bind, descriptors.adopt_entry
     load_attr, give_tensor_member = attributes.load_attr, attributes.give_tensor_member
     optional_attr, special_method = exception_opcodes.optional_attr, exception_opcodes.special_method
-    guard_names_in, note_conversion = object_texts.guard_names_in, noted_effects.note_conversion
+    note_conversion = noted_effects.note_conversion
     asked, concerned = function_modes.ask, torch_function_protocol.concerned  # by torch; of a class
     walked = walked_generator
 
