@@ -32,7 +32,7 @@ from stator.interp.iteration import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
-from stator.interp.objects import attributes, descriptors, object_texts
+from stator.interp.objects import attributes, descriptors
 from stator.interp.objects.descriptors import call_special
 from stator.interp.opcodes import exception_opcodes, opcodes_since_312  # noqa: F401  (register all handlers)
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
