@@ -28,6 +28,7 @@ def measure(side: str, name: str, way: str, folder: str) -> None:
     from benchmarks import models
 
     torch.set_num_threads(1)
+    model: Any
     model, args = models.llama(16) if name == "llama16" else models.bert()
     model = model.train() if way == "train" else model.eval()
     log: list[Any] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -218,7 +218,7 @@ class Machine(Mechanisms):
                     failed = True
                     raise unsaid
                 if exc.args and self.caught() & HANDLED:
-                    guard_names_in(self, exc)
+                    guard_names_in(cast(VM, self), exc)
                 self.unwind(exc, again, chained)
         finally:
             if not failed:

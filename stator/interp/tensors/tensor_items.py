@@ -241,7 +241,7 @@ def _bounds(part: object) -> tuple[Any, ...]:
 
 def make_tensor(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch.tensor(n) would ask for the number; a fill does not."""
-    data = args[0] if args else kwargs.get("data")
+    data: Any = args[0] if args else kwargs.get("data")
     if type(data) in SEQUENCES and len(args) == 1:
         vm.heap.expose_deep(data)
         if holds_numbers(data):
