@@ -241,13 +241,13 @@ def _bounds(part: object) -> tuple[Any, ...]:
 
 def make_tensor(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch.tensor(n) would ask for the number; a fill does not."""
-    data: Any = args[0] if args else kwargs.get("data")
+    data = args[0] if args else kwargs.get("data")
     if type(data) in SEQUENCES and len(args) == 1:
         vm.heap.expose_deep(data)
         if holds_numbers(data):
             return _stacked(vm, data, kwargs)
         if function is torch.tensor and not kwargs and _are_scalars(data):
-            return vm.torch_call(torch.stack, (list(data),), None)
+            return vm.torch_call(torch.stack, (list(args[0]),), None)
     if type(data) in SYMBOLIC and len(args) <= 1:
         return _filled(vm, data, kwargs)
     return vm.torch_call(function, args, kwargs)
