@@ -122,8 +122,6 @@ class Lines:
 class Machine(Mechanisms):
     """The loop of one trace: the frame stack, the exception being handled, the heap and the recorder."""
 
-    guard_names_in: Callable[..., None]  # of the VM
-
     def __init__(self, heap: Heap, recorder: Recorder) -> None:
         super().__init__()
         self.heap = heap
@@ -311,6 +309,9 @@ class Machine(Mechanisms):
         for place in places:
             traceback = frames.with_place(traceback, place)
         return traceback
+
+    def guard_names_in(self, error: BaseException) -> None:
+        raise NotImplementedError
 
     # ------------------------------------------------------------------ frames
 
