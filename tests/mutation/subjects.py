@@ -39,8 +39,8 @@ ASIDE = {
 # What describes, counts or lets go changes no result; what it writes has tests of its own.
 NOT_LAWS = ("__init__", "__repr__", "__str__", "text", "describe", "release", "render")
 RESULTS: dict[str, tuple[str, ...]] = {
-    "bool": ("True", "False"), "int": ("0",), "str": ("''",), "None": ("None",), "list": ("[]",), "dict": ("{}",),
-    "set": ("set()",), "tuple": ("()",), "Iterator": ("iter(())",),
+    "bool": ("True", "False"), "TypeGuard": ("True", "False"), "int": ("0",), "str": ("''",), "None": ("None",),
+    "list": ("[]",), "dict": ("{}",), "set": ("set()",), "tuple": ("()",), "Iterator": ("iter(())",),
 }  # fmt: skip
 
 
