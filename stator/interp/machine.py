@@ -311,9 +311,6 @@ class Machine(Mechanisms):
             traceback = frames.with_place(traceback, place)
         return traceback
 
-    def guard_names_in(self, error: BaseException) -> None:
-        raise NotImplementedError
-
     # ------------------------------------------------------------------ frames
 
     def push(self, frame: Frame, cont: Continuation | None = None) -> None:
