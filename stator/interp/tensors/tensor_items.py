@@ -247,7 +247,7 @@ def make_tensor(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwa
         if holds_numbers(data):
             return _stacked(vm, data, kwargs)
         if function is torch.tensor and not kwargs and _are_scalars(data):
-            return vm.torch_call(torch.stack, (list(data),), None)
+            return vm.torch_call(torch.stack, (list(args[0]),), None)
     if type(data) in SYMBOLIC and len(args) <= 1:
         return _filled(vm, data, kwargs)
     return vm.torch_call(function, args, kwargs)
