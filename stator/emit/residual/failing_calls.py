@@ -25,7 +25,7 @@ from stator.emit.residual.eager_calls import forgive, run_as_it_is
 from stator.emit.residual.graph_inputs import handed_over
 from stator.errors import BackendError
 from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
-from stator.graph.analysis.mutation import is_repeatable
+from stator.graph.analysis.mutation import is_repeatable, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.graph.fx.graph_modules import FILENAME, STANDING, locate_errors, stands
 from stator.graph.record.recorder import Recorder
@@ -70,7 +70,8 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]
     kept = fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None])
-    if caught and (not kept or any(each.fake.requires_grad and not each.fake.is_leaf for each in written)):
+    restorable = kept or counted and vm.recorder.backend.in_order and fails_before_writes(graph)
+    if caught and (not restorable or any(each.fake.requires_grad and not each.fake.is_leaf for each in written)):
         raise Break("SB002", "an error that the program handles, after writes that cannot be taken back",
                     turn_off=Strategy.HANDLED_ERRORS)
     if kept:
@@ -110,6 +111,13 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) ->
     left = [f"{build.writer.constant(finish_running)}({build.outside(body.adopted)})"
             for body in dict.values(build.vm.generators) if body.adopted is not None and body.entered]
     return [f"    {line}" for line in (*undo, *left, show, "raise")]
+
+
+def fails_before_writes(graph: fx.Graph) -> bool:
+    """Whether every error that the program handles comes before the first write, as in a train step."""
+    order = list(graph.nodes)
+    last = max(place for place, node in enumerate(order) if CAUGHT in node.meta)
+    return not any(map(writes, order[:last]))
 
 
 def written_inputs(recorder: Recorder, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
