@@ -225,7 +225,8 @@ class SymbolNodes:
         if not self.shape_env.pending_fresh_unbacked_symbols:
             return None
         try:
-            return compute_unbacked_bindings(self.shape_env, result)
+            with torch._C.DisableTorchFunction():  # torch reads the layout: no operation of the program
+                return compute_unbacked_bindings(self.shape_env, result)
         except PendingUnbackedSymbolNotFound as error:
             raise Break("SB003", f"a size that its operation does not give back: {error}") from None
 

@@ -15,7 +15,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.graph.metadata.propagation import ExactNeeded, Fakes
+from stator.graph.metadata.propagation import Fakes
 from stator.graph.services import Recorder
 from stator.source import Source
 
@@ -74,7 +74,8 @@ class PlainInputs:
 
     def __init__(self, fakes: Fakes) -> None:
         self.fakes = fakes
-        self.storages: dict[int, bool] = {}  # address -> whether its fake was made here
+        self.storages: dict[int, tuple[torch.Tensor, FakeTensor] | None] = {}  # address -> the input made here
+        self.kept: list[torch.UntypedStorage] = []  # the converter refers to them weakly
         self.made: dict[int, tuple[Any, ...]] = {}  # ids of the fakes made here, which the recorder keeps -> how
 
     def fake(self, tensor: torch.Tensor, enabled: bool) -> Any:
@@ -84,14 +85,20 @@ class PlainInputs:
         address = tensor.untyped_storage().data_ptr()
         if address == 0:
             return None
-        plain = enabled and self._is_plain(tensor)
-        known = self.storages.get(address)
-        if known is not None and (known or plain):
-            raise ExactNeeded
-        self.storages[address] = plain
+        if address in self.storages or not enabled or not self._is_plain(tensor):
+            self._give_to_converter(address)
+            return None
         layout = tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
-        is_parameter = isinstance(tensor, torch.nn.Parameter)
-        return self._made_as(layout, is_parameter, tensor.untyped_storage().nbytes()) if plain else None
+        return self._made_as(tensor, layout, isinstance(tensor, torch.nn.Parameter), tensor.untyped_storage().nbytes())
+
+    def _give_to_converter(self, address: int) -> None:
+        """Let torch's converter know the fake of an input made here: another input shares its memory."""
+        known, converter = self.storages.get(address), self.fakes.fake_mode.fake_tensor_converter
+        self.storages[address] = None
+        if known is not None:
+            metas, self.kept = converter.meta_converter, [*self.kept, known[1].untyped_storage()]
+            metas.storage_memo[metas.describer.get_storage_id(known[0].untyped_storage())] = self.kept[-1]
+            converter.set_tensor_memo(*known)
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
         if tensor.__dict__ or not tensor.is_leaf or tensor._base is not None or tensor.grad is not None:
@@ -103,12 +110,13 @@ class PlainInputs:
         return tensor.dim() > 0 and tensor.is_contiguous() and tensor.storage_offset() == 0 \
             and tensor.untyped_storage().nbytes() == size
 
-    def _made_as(self, layout: tuple[Any, ...], is_parameter: bool, nbytes: int) -> FakeTensor:
+    def _made_as(self, tensor: torch.Tensor, layout: tuple[Any, ...], is_parameter: bool, nbytes: int) -> FakeTensor:
         with torch._C._DisableTorchDispatch():
             fake = self.fakes.make(*layout)
         if is_parameter:
             fake._is_param = True  # type: ignore[attr-defined]
         self.made[id(fake)] = layout, is_parameter, nbytes
+        self.storages[tensor.untyped_storage().data_ptr()] = tensor, fake
         return fake
 
     def alike(self, tensor: torch.Tensor, first: FakeTensor) -> FakeTensor | None:
@@ -116,12 +124,9 @@ class PlainInputs:
         made, storage = self.made[id(first)], tensor.untyped_storage()
         address = storage.data_ptr()
         if address == 0 or storage.nbytes() != made[2] or not tensor.is_leaf or tensor._base is not None \
-                or tensor.grad is not None:
+                or tensor.grad is not None or address in self.storages:
             return None
-        if address in self.storages:
-            raise ExactNeeded
-        self.storages[address] = True
-        return self._made_as(*made)
+        return self._made_as(tensor, *made)
 
 
 def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:

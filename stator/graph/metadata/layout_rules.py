@@ -1,8 +1,9 @@
 """Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without asking torch
 
 In: an operation and arguments whose tensors are plain.  Out: a `Layout` (or several, with the class that holds them),
-or None where no rule is sure and FakeTensor decides.  A rule covers the everyday case alone: dense tensors of one
-floating dtype on a CPU or CUDA device, laid out row by row.  Errors are never a rule's: what looks wrong is None.
+or None where no rule is sure and FakeTensor decides.  Quick rules cover the everyday case: dense tensors of one dtype
+on a CPU or CUDA device, laid out row by row.  Behind them torch's kernels for tensors without memory (`kernel`) cover
+layouts in which these do as the real ones.  Errors are never a rule's: what looks wrong is None.
 
 tests/unit/graph/test_layout_rules.py compares every rule with FakeTensor and with real tensors.
 """
@@ -10,28 +11,32 @@ tests/unit/graph/test_layout_rules.py compares every rule with FakeTensor and wi
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._C import _SDPBackend as SDPBackend
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 Layout = tuple[Any, ...]  # dtype, size, stride, device, requires_grad: as Propagation.tensor_key gives it
 Read = Callable[[FakeTensor], Layout]
+Accept = Callable[[Any, Read], Layout]
 Rule = Callable[[tuple[Any, ...], dict[str, Any], Read], Any]  # -> (None, layout) or (class, layouts) or None
 
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-_INTEGERS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+_INDICES = frozenset({torch.int32, torch.int64})
+_INTEGERS = frozenset({torch.int8, torch.int16}) | _INDICES
 _DEVICES = frozenset({"cpu", "cuda"})
-RULES: dict[int, tuple[Any, Rule]] = {}  # by id: what a program calls need not have a hash
-_VIEWS = ("reshape", "transpose", "permute", "unsqueeze", "squeeze", "flatten", "chunk", "unbind", "narrow", "select",
-          "t", "movedim", "swapaxes")
+RULES: dict[int, tuple[Any, ...]] = {}  # by id, as what a program calls need not have a hash: function, its rules
+ARGUMENT = object()  # in the place of the class of a result: it is the argument of that number
+_VIEWS = """reshape transpose permute unsqueeze squeeze flatten chunk unbind narrow select t movedim swapaxes split view
+    expand unflatten"""
 _PLACES = frozenset({int, slice, type(None), type(...)})  # others copy
 NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
-# By id: what a program calls need not have a hash.
 _GATES = {id(torch.lstm): 4, id(torch.gru): 3, id(torch.rnn_tanh): 1, id(torch.rnn_relu): 1}
 
 
@@ -44,19 +49,27 @@ def require(holds: object) -> None:
         raise Unsure
 
 
+def attempt(func: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+    try:
+        return func(*args, **kwargs)
+    except Exception:  # FakeTensor words the error
+        raise Unsure from None
+
+
 def foresee(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     """(None, layout) of the one result, (class, layouts) of several, or None; then which argument is viewed."""
-    found = RULES.get(id(func))
-    try:
-        return None if found is None else found[1](args, kwargs, read)
-    except Unsure:
-        return None
+    for rule in RULES.get(id(func), (None,))[1:]:
+        try:
+            return rule(args, kwargs, read)
+        except Unsure:
+            continue
+    return None
 
 
 def rule_of(*functions: object) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for function in functions:
-            RULES[id(function)] = function, rule
+            RULES[id(function)] = *RULES.get(id(function), (function,)), rule
         return rule
 
     return register
@@ -74,48 +87,41 @@ def row_major(size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def filled(value: object, read: Read, dtypes: frozenset[torch.dtype]) -> Layout:
+def filled(value: object, read: Read, dtypes: frozenset[torch.dtype], empty: bool = False) -> Layout:
     """The layout of a tensor that has elements, of one of these dtypes."""
     require(type(value) is FakeTensor)
     found = read(value)  # type: ignore[arg-type]
-    require(found[0] in dtypes and found[3].type in _DEVICES and 0 not in found[1])
+    require(found[0] in dtypes and found[3].type in _DEVICES and (empty or 0 not in found[1]))
     return found
 
 
 def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> Layout:
-    """The same of one that is laid out row by row."""
+    """The layout of a tensor with elements, row by row."""
     found = filled(value, read, dtypes)
     require(found[2] == row_major(found[1]))
     return found
 
 
-def spread(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> tuple[Layout, list[int]]:
-    """The layout of a tensor with elements, and its dimensions from the widest stride to the narrowest.
-
-    Torch lays out results of elementwise operations in the order of its operands' strides.  Where that order is in
-    doubt (a stride that is zero, or there twice, or of a single element) only rows in their place are taken.
-    """
-    found = filled(value, read, dtypes)
-    size, stride = found[1:3]
-    if stride == row_major(size):
-        return found, list(range(len(size)))
-    require(1 not in size and 0 not in stride and len(set(stride)) == len(stride))
-    return found, sorted(range(len(size)), key=lambda i: -stride[i])
+def of_any(value: object, read: Read) -> Layout:
+    """The layout of any tensor: that of a view does not depend on the device."""
+    found = read(value)  # type: ignore[arg-type]
+    require(found[3].type in _DEVICES)
+    return found
 
 
 def rows(value: object, read: Read, dtypes: frozenset[torch.dtype]) -> Layout:
     """The layout of a tensor whose rows are in their place, side by side or apart."""
-    found, order = spread(value, read, dtypes)
-    require(order == sorted(order))
+    found = certain(value, read, dtypes)
+    require(list(found[2]) == sorted(found[2], reverse=True))
     return found
 
 
-def packed(layout: Layout, order: list[int]) -> Any:
-    """A new tensor of this dtype and size, its dimensions nested in this order."""
-    dtype, size, _, device, _ = layout
-    steps = row_major(tuple([size[i] for i in order]))
-    stride = tuple([steps[order.index(i)] for i in range(len(size))])
-    return None, (dtype, size, stride, device, False)
+def certain(value: object, read: Read, dtypes: frozenset[torch.dtype], empty: bool = False) -> Layout:
+    """The layout of a tensor, row by row or with strides that leave no doubt about the order of its dimensions."""
+    found = filled(value, read, dtypes, empty)
+    size, stride = found[1:3]
+    require(stride == row_major(size) or 1 not in size and 0 not in stride and len(set(stride)) == len(stride))
+    return found
 
 
 def made(dtype: torch.dtype, size: tuple[int, ...], device: object) -> Any:
@@ -130,76 +136,26 @@ def same_place(first: Layout, *others: Layout) -> bool:
 # ---------------------------------------------------------------------- element by element
 
 
-@rule_of(torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.log, torch.sin, torch.cos, torch.sqrt, torch.rsqrt,
-         torch.abs, torch.neg, torch.erf, torch.Tensor.relu, torch.Tensor.sigmoid, torch.Tensor.tanh, torch.Tensor.exp,
-         torch.Tensor.log, torch.Tensor.sin, torch.Tensor.cos, torch.Tensor.sqrt, torch.Tensor.rsqrt, torch.Tensor.abs,
-         torch.Tensor.neg, torch.Tensor.erf, operator.neg, F.silu, F.relu, F.sigmoid, F.tanh)
-def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require(len(args) == 1 and all([name == "inplace" and value is False for name, value in kwargs.items()]))
-    return packed(*spread(args[0], read))
+def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    """Of one tensor, and numbers that shape it; not in place."""
+    require(all([type(value) in (int, float, str) or value is False for value in (*args[1:], *kwargs.values())]))
+    return None, (*dense(args[0], read)[:4], False)
 
 
-@rule_of(torch._C._nn.hardswish, F.hardsigmoid, F.hardtanh, F.relu6, F.leaky_relu, F.elu, F.mish, F.softplus)
-def activation(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
-    """With numbers that shape it, and not in place."""
-    require(not kwargs and all([value is False or type(value) in (int, float) for value in args[1:]]))
-    return unary(args[:1], {}, read)
+def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
+    """Of two tensors, or of a tensor and a number."""
 
-
-@rule_of(F.gelu)
-def gelu(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require(all([name == "approximate" and value in ("none", "tanh") for name, value in kwargs.items()]))
-    return unary(args, {}, read)
-
-
-def _broadcast(sizes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    longest = max(map(len, sizes))
-    result = []
-    for place in range(longest):
-        extents = {size[place - longest + len(size)] for size in sizes if place - longest + len(size) >= 0} - {1}
-        require(len(extents) <= 1)
-        result.append(extents.pop() if extents else 1)
-    return tuple(result)
-
-
-def elementwise(dtypes: frozenset[torch.dtype], result: torch.dtype | None = None, tensor_first: bool = False) -> Rule:
-    """Of two tensors, or of a tensor and a number.  Functions of torch take a tensor first, operators either."""
-
-    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-        require(not kwargs and len(args) == 2 and (type(args[0]) is FakeTensor or not tensor_first))
-        layouts = [rows(value, read, dtypes) for value in args if type(value) is FakeTensor]
-        require(layouts and same_place(*layouts))
-        dtype, size, _, device, _ = layouts[0]
-        if len(layouts) == 1:
-            number = args[1] if type(args[0]) is FakeTensor else args[0]
-            require(type(number) is int and -2**31 <= number < 2**31 or type(number) is float and dtype in _FLOATS)
-        else:
-            size = _broadcast([layout[1] for layout in layouts])
-        require(size)
-        return made(result or dtype, size, device)
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+        layouts = [dense(value, read, dtypes) for value in args if type(value) is FakeTensor]
+        require(len(args) == 2 and type(args[0]) is FakeTensor and not kwargs and same_place(*layouts))
+        dtype, sizes = layouts[0][0], [reversed(layout[1]) for layout in layouts]
+        require(all([type(value) is FakeTensor or type(value) is int and -2**31 <= value < 2**31
+                     or type(value) is float and dtype in _FLOATS for value in args]))
+        extents = [{*extents} - {1} for extents in zip_longest(*sizes, fillvalue=1)]
+        require(extents and all([len(each) <= 1 for each in extents]))
+        return made(result or dtype, tuple([max(each, default=1) for each in reversed(extents)]), layouts[0][3])
 
     return rule
-
-
-rule_of(operator.add, operator.sub, operator.mul)(elementwise(_FLOATS | _INTEGERS))
-rule_of(torch.add, torch.sub, torch.mul, torch.Tensor.add, torch.Tensor.sub, torch.Tensor.mul)(
-    elementwise(_FLOATS | _INTEGERS, tensor_first=True))
-rule_of(operator.truediv)(elementwise(_FLOATS))
-rule_of(torch.div, torch.Tensor.div)(elementwise(_FLOATS, tensor_first=True))
-rule_of(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)(
-    elementwise(_FLOATS | _INTEGERS, torch.bool))
-
-
-@rule_of(operator.and_, operator.or_)
-def both(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require([type(value) for value in args] == [FakeTensor, FakeTensor])
-    return elementwise(frozenset({torch.bool}))(args, kwargs, read)
-
-
-@rule_of(operator.pow, torch.pow, torch.Tensor.pow)
-def power(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require(len(args) == 2 and type(args[1]) in (int, float))
-    return elementwise(_FLOATS)(args, kwargs, read)
 
 
 # ---------------------------------------------------------------------- layers
@@ -267,7 +223,7 @@ for _count, _function in enumerate((torch.conv1d, torch.conv2d, torch.conv3d), 1
 @rule_of(F.layer_norm)
 def layer_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) in (tuple, list))
-    x, _ = spread(args[0], read)
+    x = filled(args[0], read, _FLOATS)
     (weight, bias, eps), tail = _options(args, None, None, 1e-5), tuple(args[1])
     require(tail and x[1][-len(tail):] == tail and type(eps) is float)
     _weights(x, read, (weight, tail), (bias, tail))
@@ -307,61 +263,135 @@ def embedding(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     return made(weight[0], (*index[1], weight[1][1]), weight[3])
 
 
-@rule_of(torch.cat)
-def cat(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require(len(args) + len(kwargs) in (1, 2) and args and (not kwargs or list(kwargs) == ["dim"]))
-    parts, dim = args[0], kwargs.get("dim", 0) if len(args) == 1 else args[1]
-    require(type(parts) in (tuple, list) and parts and type(dim) is int)
-    first, *others = [dense(part, read, _FLOATS | _INTEGERS) for part in parts]
-    require(same_place(first, *others))
-    rank = len(first[1])
-    dim = dim + rank if dim < 0 else dim
-    require(0 <= dim < rank)
-    size = list(first[1])
-    for _, other, *_ in others:
-        require(len(other) == rank and other[:dim] == first[1][:dim] and other[dim + 1:] == first[1][dim + 1:])
-        size[dim] += other[dim]
-    return made(first[0], tuple(size), first[3])
-
-
-def computed(func: Callable[..., Any]) -> Rule:
-    """Results with memory of their own whose layout is that of torch's kernel for tensors without memory."""
+def kernel(func: Callable[..., Any], accept: Accept, refused: tuple[type, ...] = (complex,)) -> Rule:
+    """Results, or views of the first argument, with the layout that torch's kernel for tensors without memory gives."""
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
-        layouts: list[Layout] = []
+        layouts, given = list[Layout](), list[torch.Tensor]()
 
         def without_memory(value: object) -> object:
             if type(value) is list or type(value) is tuple:
                 return type(value)([without_memory(part) for part in value])
             if type(value) is not FakeTensor:
+                require(type(value) not in refused)
                 return value
-            layouts.append(filled(value, read, _FLOATS))
-            require(same_place(layouts[0], layouts[-1]) and (func is not _EINSUM or 1 not in layouts[-1][1]))
-            return torch.empty_strided(layouts[-1][1], layouts[-1][2], dtype=layouts[-1][0], device="meta")
+            layouts.append(accept(value, read))
+            dtype, size, stride, device, _ = layouts[-1]
+            require(layouts[0][3] == device and (func is not _EINSUM or 1 not in size)
+                    and (accept is not _OF_FLOATS or layouts[0][0] is dtype))
+            given.append(torch.empty_strided(size, stride, dtype=dtype, device="meta"))
+            return given[-1]
 
         require(all([type(value) in _PLAIN for value in kwargs.values()]))
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            given = [without_memory(value) for value in args]
+            operands = [without_memory(value) for value in args]
             require(layouts)
-            try:
-                result = func(*given, **kwargs)
-            except Exception:  # FakeTensor words the error
-                raise Unsure from None
-            require(type(result) is torch.Tensor)
-            memory = result.untyped_storage()._cdata
-            own = [each.untyped_storage()._cdata for each in given if isinstance(each, torch.Tensor)]
-            require(memory not in own)
-            return None, (result.dtype, tuple(result.shape), result.stride(), layouts[0][3], False)
+            result = attempt(func, *operands, **kwargs)
+            if result is operands[0] and func in _CONVERSIONS:
+                return ARGUMENT, 0
+            parts = (result,) if type(result) is torch.Tensor else result
+            require(type(parts) is tuple or type(parts).__module__ == "torch.return_types")
+            require(all([type(part) is torch.Tensor and part is not given[0] for part in parts]))
+            require(accept is not of_any or len(given) == 1)
+            own, memory = ({each.untyped_storage()._cdata for each in each_of} for each_of in (given, parts))
+            viewed = [0] if accept is of_any and memory == own else []
+            require((viewed or memory.isdisjoint(own)) and not any([each._version for each in given]))
+            found = [(part.dtype, tuple(part.shape), part.stride(), layouts[0][3], False) for part in parts]
+            require(accept is of_any or not any([0 in layout[1] for layout in found]))
+        return (None, found[0], *viewed) if type(result) is torch.Tensor else (type(result), found, *viewed)
 
     return rule
 
 
-_PLAIN = frozenset({int, bool, type(None), torch.dtype})
+def _named(names: str) -> Iterable[Callable[..., Any]]:
+    """Functions, methods and operators of these names, each once."""
+    holders = operator, torch, torch.Tensor, F, torch._C._nn
+    found = [getattr(holder, name, None) for name in names.split() for holder in holders]
+    return {id(each): each for each in found if each is not None}.values()
+
+
+_PLAIN = frozenset({int, float, bool, type(None), torch.dtype})
+_UNARY = """relu sigmoid tanh exp log sin cos sqrt rsqrt abs neg erf silu gelu hardswish hardsigmoid hardtanh relu6
+    leaky_relu elu mish softplus"""
+_BINARY, _COMPARISONS = "add sub mul", "eq ne lt le gt ge"
+_NUMBERS, _BITS = _FLOATS | _INTEGERS, _INTEGERS | {torch.bool}
+_EVERY, _OF_FLOATS = partial(certain, dtypes=_NUMBERS | _BITS), partial(filled, dtypes=_FLOATS)
 _EINSUM = torch.functional.einsum  # which permutes: strides of single elements are then in doubt
-for _function in (operator.matmul, torch.matmul, torch.Tensor.matmul, torch.bmm, torch.Tensor.bmm, torch.addmm,
-                  torch.baddbmm, torch.softmax, torch.Tensor.softmax, F.softmax, torch.mean, torch.Tensor.mean,
-                  torch.sum, torch.Tensor.sum, _EINSUM, F.pad):
-    rule_of(_function)(computed(_function))
+# Names of kernels, the tensors that they take, types of numbers that they refuse or may refuse.
+_KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
+    (_OF_FLOATS, (complex,), "matmul bmm addmm baddbmm softmax mean sum einsum pad"),
+    (partial(certain, dtypes=_FLOATS), (complex,), f"{_UNARY} pow"),
+    (partial(certain, dtypes=_NUMBERS), (complex, bool), f"{_BINARY} {_COMPARISONS} div truediv maximum minimum"),
+    (partial(certain, dtypes=_NUMBERS | _BITS, empty=True), (), "cat"),
+    (_EVERY, (), "clone new_zeros new_ones new_full zeros_like ones_like full_like"),
+    (partial(rows, dtypes=_NUMBERS), (complex,), "floor_divide floordiv remainder mod clamp neg abs argmax topk sort"),
+    (partial(rows, dtypes=_BITS), (complex, float), "and_ or_ xor invert bitwise_and bitwise_or bitwise_not"),
+    (partial(rows, dtypes=_NUMBERS | _BITS), (complex,), """logical_and logical_or logical_not where masked_fill sum any
+        all amax amin cumsum stack repeat roll flip gather index_select tril triu"""),
+    (partial(dense, dtypes=_FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
+)
+for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div truediv", binary(None, _FLOATS)),
+                       (_COMPARISONS, binary(torch.bool, _NUMBERS))):
+    rule_of(*_named(_names))(_quick)
+for _accept, _refused, _names in _KERNELS:
+    for _function in _named(_names):
+        rule_of(_function)(kernel(_function, _accept, _refused))
+_CONVERSIONS = frozenset({torch.Tensor.to, torch.Tensor.contiguous, torch.Tensor.float, torch.Tensor.long,
+                          torch.Tensor.int, torch.Tensor.bool, torch.Tensor.type_as})
+
+
+def conversion(func: Callable[..., Any]) -> Rule:
+    """To another dtype; to the device where the tensor is already."""
+    converted = kernel(func, _EVERY)
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+        require(args and type(args[0]) is FakeTensor)
+        here = str(read(args[0])[3])
+        left = tuple([value for value in args if type(value) not in (torch.device, str) or str(value) != here])
+        named = {name: value for name, value in kwargs.items() if type(value) is not torch.device or str(value) != here}
+        require(all([type(value) in _PLAIN or type(value) is FakeTensor for value in left]))
+        return (ARGUMENT, 0) if len(left) + len(named) == 1 < len(args) + len(kwargs) else converted(left, named, read)
+
+    return rule
+
+
+def constructor(func: Callable[..., Any]) -> Rule:
+    """A new tensor on the CPU."""
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+        require(not _holds_fake(args) and kwargs.keys() <= {"dtype", "device"} and kwargs.get("device") in _ON_CPU)
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            result = attempt(func, *args, **{**kwargs, "device": "meta"})
+            require(0 not in result.shape)
+            return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
+
+    return rule
+
+
+@rule_of(F.scaled_dot_product_attention)
+def attention(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    """By the fused kernel for the CPU, where torch chooses it."""
+    require(len(args) == 3 and kwargs.keys() <= {"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
+    layouts = [filled(value, read, _FLOATS) for value in args]
+    require(same_place(*layouts) and all([len(layout[1]) == 4 and 1 not in layout[1] for layout in layouts]))
+    require(not kwargs.get("enable_gqa") and type(kwargs.get("scale")) in (float, type(None)))
+    layouts += [filled(value, read, _FLOATS | {torch.bool}) for value in kwargs.values() if type(value) is FakeTensor]
+    require(all([layout[3] == _CPU for layout in layouts]))
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        real, given = ([torch.empty_strided(size, stride, dtype=dtype, device=device)
+                        for dtype, size, stride, _, _ in layouts] for device in ("cpu", "meta"))
+        options = {name: value for name, value in kwargs.items() if type(value) is not FakeTensor}
+        require(attempt(torch._fused_sdp_choice, *real, **options) == SDPBackend.FLASH_ATTENTION.value)
+        result = attempt(_FLASH, *given[:3])[0]
+        return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
+
+
+_CPU, _FLASH = torch.device("cpu"), torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_ON_CPU = None, "cpu", _CPU
+for _function in _CONVERSIONS:
+    rule_of(_function)(conversion(_function))
+for _function in (torch.arange, torch.zeros, torch.ones, torch.full):
+    rule_of(_function)(constructor(_function))
 
 
 # ---------------------------------------------------------------------- views
@@ -375,43 +405,20 @@ def _holds_fake(value: object) -> bool:
     return type(value) is FakeTensor
 
 
-def view(func: Callable[..., Any]) -> Rule:
-    """The layout of a view does not depend on the device: torch makes one of a tensor without memory."""
-
-    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-        require(args and type(args[0]) is FakeTensor and not _holds_fake((*args[1:], *kwargs.values())))
-        dtype, size, stride, device, _ = read(args[0])
-        require(device.type in _DEVICES)
-        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            base = torch.empty_strided(size, stride, dtype=dtype, device="meta")
-            try:
-                result = func(base, *args[1:], **kwargs)
-            except Exception:  # FakeTensor words the error
-                raise Unsure from None
-            parts = (result,) if type(result) is torch.Tensor else result
-            require(type(parts) is tuple and all([part is not base and type(part) is torch.Tensor for part in parts]))
-            layouts = [(part.dtype, tuple(part.shape), part.stride(), device, False) for part in parts]
-            viewed = [0] if parts and parts[0].untyped_storage()._cdata == base.untyped_storage()._cdata else []
-        return (None, layouts[0], *viewed) if type(result) is torch.Tensor else (tuple, layouts, *viewed)
-
-    return rule
-
-
-for _name in _VIEWS:
-    for _function in (getattr(torch, _name), getattr(torch.Tensor, _name)):
-        rule_of(_function)(view(_function))
-for _function in (torch.Tensor.view, torch.Tensor.expand, torch.Tensor.contiguous, torch.Tensor.float,
-                  torch.Tensor.unflatten):
-    rule_of(_function)(view(_function))
-_item = view(operator.getitem)
+for _function in _named(_VIEWS):
+    rule_of(_function)(kernel(_function, of_any))
+_item, _picked = kernel(operator.getitem, of_any), kernel(operator.getitem, _EVERY)
 
 
 @rule_of(operator.getitem, torch.Tensor.__getitem__)
 def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(len(args) == 2)
     parts = args[1] if type(args[1]) is tuple else (args[1],)
-    require(all([type(part) in _PLACES for part in parts]))
-    return _item(args, kwargs, read)
+    if all([type(part) in _PLACES for part in parts]):
+        return _item(args, kwargs, read)
+    require(all([type(part) in _PLACES or type(part) is FakeTensor and read(part)[1] and read(part)[0] in _INDICES
+                 for part in parts]))  # others are masks, or numbers
+    return _picked(args, kwargs, read)
 
 
 # ---------------------------------------------------------------------- recurrent layers

@@ -17,14 +17,13 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode
 
-from stator.graph.metadata.layout_rules import foresee
+from stator.graph.metadata.layout_rules import ARGUMENT, foresee
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})
 # Operations that look at a storage: remembered results of views have storages of their own, which are too small.
 _OF_STORAGES = "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter slice_inverse set_".split()
 _LIMIT = 100_000
-_ARGUMENT = object()  # in the place of the kind of a result: it is the argument of that number
 _memo: dict[Any, Any] = {}
 _held: list[Any] = []  # the functions of the memo, so that their ids stay theirs
 _ASKED = (torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled,
@@ -170,13 +169,10 @@ class Propagation:
     def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
         """Metadata of a plain dense tensor; a first item of None says that it is not one."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
-            return self._read_key(fake)
-
-    def _read_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided or fake.constant is not None \
-                or fake.is_conj() or fake.is_neg() or fake.is_inference() or fake.is_quantized:
-            return (None, False)
-        return (fake.dtype, tuple(fake.shape), fake.stride(), fake.device, fake.requires_grad)
+            if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided or fake.constant is not None \
+                    or fake.is_conj() or fake.is_neg() or fake.is_inference() or fake.is_quantized:
+                return (None, False)
+            return (fake.dtype, tuple(fake.shape), fake.stride(), fake.fake_device, fake.requires_grad)
 
     # ------------------------------------------------------------------ hits and lessons
 
@@ -190,21 +186,15 @@ class Propagation:
             if len(_memo) < _LIMIT:
                 _memo[key] = entry
                 _held.append(func)
-        if entry[0] is _ARGUMENT:
+        if entry[0] is ARGUMENT:
             return args[entry[1]]
         self.served += 1
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            if entry[0] is None:
-                fake = self._make(entry[1])
-                if len(entry) == 3:
-                    self.note_view(fake, args[entry[2]])
-                return fake
-            made = [self._make(spec) if spec is not None else None for spec in entry[1]]
-            if len(entry) == 3:
-                for fake in made:
-                    self.note_view(fake, args[entry[2]])
-        kind = entry[0]
-        return made if kind is list else tuple(made) if kind is tuple else kind(made)
+            kind = entry[0]
+            made = [None if spec is None else self._make(spec) for spec in (entry[1:2] if kind is None else entry[1])]
+            for fake in made if len(entry) == 3 else ():
+                self.note_view(fake, args[entry[2]])
+        return made[0] if kind is None else made if kind is list else tuple(made) if kind is tuple else kind(made)
 
     def note_view(self, fake: FakeTensor, base: FakeTensor | None) -> None:
         """A fake with memory of its own stands for a view of `base`, or of a tensor that is not known any more."""
@@ -238,23 +228,20 @@ class Propagation:
         """Remember a result that is nothing but new plain tensors."""
         if len(_memo) >= _LIMIT or any([type(value) is FakeTensor for value in kwargs.values()]):
             return  # the places of arguments are their positions
+        entry: tuple[Any, ...] | None = None
         if type(result) is FakeTensor:
-            same = next((number for number, value in enumerate(args) if value is result), None)
-            if same is not None:  # dropout of a model that does not train, a conversion to what it is
-                _memo[key] = (_ARGUMENT, same)
-                _held.append(func)
+            # The argument itself: dropout of a model that does not train, a conversion to what it is.
+            entry = next(((ARGUMENT, number) for number, value in enumerate(args) if value is result), None)
+        elif type(result) not in (tuple, list) and type(result).__module__ != "torch.return_types":
+            return
+        if entry is None:
+            parts = [result] if type(result) is FakeTensor else result
+            specs = [None if part is None else self._spec(part, args, kwargs) for part in parts]
+            if any(spec is None and part is not None for spec, part in zip(specs, parts, strict=True)):
                 return
-            spec = self._spec(result, args, kwargs)
-            if spec is not None:
-                _memo[key] = (None, spec, *_viewed([result], args))
-                _held.append(func)
-            return
-        if type(result) is not tuple and type(result) is not list and type(result).__module__ != "torch.return_types":
-            return
-        specs = [None if part is None else self._spec(part, args, kwargs) for part in result]
-        if all(spec is not None or part is None for spec, part in zip(specs, result, strict=True)):
-            _memo[key] = (type(result), specs, *_viewed(result, args))
-            _held.append(func)
+            entry = (*((None, specs[0]) if parts is not result else (type(result), specs)), *_viewed(parts, args))
+        _memo[key] = entry
+        _held.append(func)
 
     def _spec(self, result: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         if type(result) is not FakeTensor or any(result is value for value in args) \

@@ -9,8 +9,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
+from stator.capture import trace
 from stator.graph.metadata.input_layouts import PlainInputs
-from stator.graph.metadata.propagation import ExactNeeded, Fakes
+from stator.graph.metadata.propagation import Fakes
 
 PLAIN = [torch.ones(3, 4), torch.nn.Parameter(torch.ones(5)), torch.ones(2, 2, dtype=torch.float64).requires_grad_(),
          torch.arange(6)]
@@ -47,12 +48,42 @@ def test_left_to_the_converter(tensor: torch.Tensor) -> None:
     assert PlainInputs(Fakes(FakeTensorMode())).fake(tensor, True) is None
 
 
-def test_shared_memory_needs_the_exact_way() -> None:
-    whole = torch.ones(4)
-    inputs = PlainInputs(Fakes(FakeTensorMode()))
-    inputs.fake(whole, True)
-    with pytest.raises(ExactNeeded):
-        inputs.fake(whole.detach(), True)
+@pytest.mark.parametrize("second", [lambda t: t.detach(), lambda t: t[1:], lambda t: t.view(2, 2), lambda t: t.data])
+def test_inputs_on_one_memory_have_fakes_on_one_memory(second: Any) -> None:
+    whole, mode = torch.ones(4), FakeTensorMode()
+    inputs = PlainInputs(Fakes(mode))
+    first, other = inputs.fake(whole, True), second(whole)
+    assert first is not None and inputs.fake(other, True) is None
+    fake, exact = mode.from_tensor(other, static_shapes=True), FakeTensorMode()
+    exact.from_tensor(whole, static_shapes=True)
+    expected = exact.from_tensor(other, static_shapes=True)
+    assert fake.untyped_storage()._cdata == first.untyped_storage()._cdata and mode.from_tensor(whole) is first
+    for name in ("shape", "dtype", "device", "requires_grad", "is_leaf"):
+        assert getattr(fake, name) == getattr(expected, name)
+    assert fake.stride() == expected.stride() and fake.storage_offset() == expected.storage_offset()
+    assert fake._is_view() == expected._is_view()
+    assert inputs.fake(whole.detach(), True) is None
+
+
+def test_inputs_on_one_memory_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces: list[bool] = []
+    once = trace.trace_once
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        traces.append(kwargs["exact"])
+        return once(*args, **kwargs)
+
+    monkeypatch.setattr(trace, "trace_once", counted)
+
+    def program(a: Any, b: Any) -> Any:
+        c = torch.relu(a).view(-1, 2) + 1
+        return a.mul_(2), c, b + 1
+
+    for pair in (lambda t: (t, t[:2]), lambda t: (t[:2], t), lambda t: (t, t.detach())):
+        compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+        found, expected = compiled(*pair(torch.arange(4.0))), program(*pair(torch.arange(4.0)))
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert traces == [False] * 3
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -64,3 +95,19 @@ def test_a_change_is_seen_through_the_other_input(backend: str) -> None:
     compiled = stator.compile(program, backend=backend, fullgraph=True, options={"strict": True})
     for make in (lambda t: (t, t.detach()), lambda t: (t, t.view(2, 2)), lambda t: (t, t.clone())):
         assert torch.equal(compiled(*make(torch.ones(4))), program(*make(torch.ones(4))))
+
+
+def test_sizes_that_depend_on_data_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces: list[bool] = []
+    once = trace.trace_once
+    monkeypatch.setattr(trace, "trace_once", lambda *args, **kwargs: (traces.append(kwargs["exact"]), once(*args, **kwargs))[1])
+
+    def program(x: Any) -> Any:
+        y = torch.relu(x) * 2  # a remembered layout, whose storage is none of x's
+        return y[y > 1] + 1
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    for seed in range(3):
+        x = torch.randn(4, 5, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(compiled(x), program(x))
+    assert traces == [False]
