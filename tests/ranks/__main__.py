@@ -29,8 +29,9 @@ def run(programs: list[str], sides: list[str], backends: list[str], size: int = 
         command = [sys.executable, "-m", "tests.ranks.worker", "--path", path, "--programs", ",".join(programs),
                    "--sides", ",".join(sides), "--backends", ",".join(backends), "--size", str(size)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        children = [subprocess.Popen([*command, "--rank", str(rank)], cwd=ROOT, env=environment,
-                                     stderr=stderr, stdout=stderr) for rank in range(size)]
+        children = [subprocess.Popen([*command, "--rank", str(rank)], cwd=ROOT, stderr=stderr, stdout=stderr,
+                                     env={**environment, "TORCHINDUCTOR_CACHE_DIR": f"{path}/inductor{rank}"})
+                    for rank in range(size)]
         try:
             for child in children:
                 child.wait(timeout=seconds)

@@ -1,54 +1,38 @@
 """Facts of the world.   group.rank(), group.size(), group.group_name  ->  constants, guarded by which group it is
 
-In: methods and attributes of process groups, backends and the records of options, all bound by pybind11.  Out: rows of
-the native table.  A process group never changes its rank, size or name: its identity is the fact behind them.  Options
-(`AllreduceOptions`) are made while tracing, and made again behind a graph break.
+In: methods and attributes of process groups, backends and records of options, all bound by pybind11.  Out: rules that
+call them while tracing.  A process group never changes its rank, size or name: its identity is the fact behind them.
+Options (`AllreduceOptions`) are made while tracing, and made again behind a graph break.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable
 from types import FunctionType
 
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from stator.breaks import Break
 from stator.heap.tracker import Box
+from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
 from stator.interp.vm import VM
-from stator.native import rows_declare
-from stator.native.rows_declare import NativeClass, underlying
+from stator.native.rows_declare import underlying
 from stator.ranks.option_records import RECORDS
 from stator.source import Pinned
 
-_READERS = "rank size name _id _backend_id _get_backend_name _device_types __hash__ __eq__ __ne__ __repr__"
-_FIXED = "a process group keeps its rank, its size and its name"
+_READERS = "rank size name _id _backend_id _get_backend_name _device_types"
+Native = Callable[..., object]
 
 
-def _declare(owner: type, names: str) -> None:
-    """Rows for methods and getters of a class of pybind11."""
-    for name in names.split():
-        entry = inspect.getattr_static(owner, name, None)
-        reader = underlying(entry.fget if isinstance(entry, property) else entry)
-        if reader is not None and id(reader) not in rows_declare.ROWS:
-            rows_declare.add(reader, f"{owner.__qualname__}.{name}", NativeClass.PURE,
-                             {"fresh": True, "why": _FIXED})
-
-
-def _declare_record(owner: type) -> None:
-    """Rows for a record of options: its constructor, and getters and setters of its fields."""
-    for name in ("__new__", "__init__"):
-        made = underlying(inspect.getattr_static(owner, name))
-        if id(made) not in rows_declare.ROWS:
-            rows_declare.add(made, f"{owner.__qualname__}.{name}", NativeClass.PURE,
-                             {"fresh": True, "mutates": name == "__init__"})
-    for name, entry in vars(owner).items():
-        if isinstance(entry, property):
-            for part, mutates in ((entry.fget, False), (entry.fset, True)):
-                if part is not None:
-                    rows_declare.add(underlying(part), f"{owner.__qualname__}.{name}", NativeClass.PURE,
-                                     {"fresh": True, "mutates": mutates})
+def _members(owner: type, names: Iterable[str]) -> list[Native]:
+    """C functions behind methods, getters and setters of a class of pybind11."""
+    entries = [inspect.getattr_static(owner, name, None) for name in names]
+    found = [(entry.fget, entry.fset) if isinstance(entry, property) else (entry,) for entry in entries]
+    return [underlying(part) for parts in found for part in parts if part is not None]
 
 
 if dist.is_available():
@@ -56,12 +40,28 @@ if dist.is_available():
     from torch.distributed.device_mesh import DeviceMesh
 
     C10D = torch._C._distributed_c10d
-    _declare(C10D.ProcessGroup, f"{_READERS} group_name group_desc bound_device_id")
-    _declare(C10D.Backend, f"{_READERS} supports_coalescing supports_splitting supports_time_estimate")
-    for _owner in RECORDS:
-        _declare_record(_owner)
-    _declare(C10D.ReduceOp.RedOpType, "__eq__ __ne__ __hash__ __int__ __index__ __repr__ __str__ value name")
-    _LOGGED = (_exception_logger(_declare).__code__, _time_logger(_declare).__code__)
+    _FACTS = [*_members(C10D.ProcessGroup, f"{_READERS} group_name group_desc bound_device_id".split()),
+              *_members(C10D.Backend, f"{_READERS} supports_coalescing supports_splitting".split()),
+              *_members(C10D.ReduceOp.RedOpType, "__eq__ __ne__ __hash__ __int__ __index__ value name".split())]
+
+    @rule(*{id(each): each for each in _FACTS}.values())
+    def _fact(vm: VM, callee: Native, /, *values: object) -> object:
+        """A group keeps its rank, its size and its name: which one it is decides."""
+        known = [value if vm.heap.tracker_of(value) is None else vm.guard_identity(value) for value in values]
+        return vm.native_unhooked(callee, tuple(known))
+
+    @rule(*RECORDS)
+    def _options(vm: VM, callee: type, /) -> object:
+        return callee()
+
+    @rule(*[each for owner in RECORDS for each in _members(owner, [
+        name for name, entry in vars(owner).items() if isinstance(entry, property)])])
+    def _field(vm: VM, callee: Native, record: object, /, *value: object) -> object:
+        if vm.heap.tracker_of(record) is not None:
+            raise Break("SB005", "options of a collective, from outside")
+        return vm.native_unhooked(callee, (record, *specialise_deep(vm, value)))
+
+    _LOGGED = (_exception_logger(_members).__code__, _time_logger(_members).__code__)
 
     def _look_through(vm: VM, cont: object, function: FunctionType, /, *args: object, **kwargs: object) -> None:
         """Call what torch wraps to log its errors, or its time, for torch's own logger."""
