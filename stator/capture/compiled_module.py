@@ -138,20 +138,14 @@ def returning_self(compiled: CompiledModule, original: torch.nn.Module,
     """The original's method, which hands back the compiled module where it would hand back the original."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        return compiled if result is original else result
+        return compiled if (result := method(*args, **kwargs)) is original else result
 
     return call
 
 
 def called_as(forward: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled call, under the name and with the signature of the original's forward."""
-
-    @functools.wraps(forward)
-    def compiled_forward(*args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
-
-    return compiled_forward
+    return functools.wraps(forward)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
 def loading_torchs_keys(load: Callable[..., Any], whole: bool) -> Callable[..., Any]:

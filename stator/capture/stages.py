@@ -450,12 +450,10 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
 
 def suppress_error(site: CallSite, error: BackendError) -> None:
     """Say why a call runs eagerly that config.suppress_errors keeps from raising."""
-    why = str(error).splitlines()[0]
-    events.emit(events.EagerFallback(site.name, why))
+    events.emit(events.EagerFallback(site.name, why := str(error).splitlines()[0]))
     if not site.eager.told:
         site.eager.told = True
-        warnings.warn(f"stator: {why}; config.suppress_errors is set, and the call runs eagerly.", RuntimeWarning,
-                      stacklevel=6)
+        warnings.warn(f"stator: {why}; config.suppress_errors: the call runs eagerly.", RuntimeWarning, stacklevel=6)
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:
