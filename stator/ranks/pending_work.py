@@ -20,6 +20,11 @@ def await_tensor(tensor: Tensor) -> Tensor:
     return awaited
 
 
+def await_in_place(tensor: Tensor) -> None:
+    """Wait for the collective that writes to a tensor, before anybody reads it."""
+    await_tensor(tensor)
+
+
 def is_under_way(tensor: Tensor) -> bool:
     """Whether a tensor stands for the result of a functional collective that nobody has awaited."""
     module = sys.modules.get("torch.distributed._functional_collectives")
@@ -39,7 +44,7 @@ class PendingWork:
 
     def wait(self, timeout: object = None) -> bool:
         while self.waited:
-            await_tensor(self.waited.pop(0))
+            await_in_place(self.waited.pop(0))
         while self.results:
             result, written = self.results.pop(0)
             result = await_tensor(result)

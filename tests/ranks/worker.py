@@ -32,7 +32,7 @@ from tests.ranks.programs import PROGRAMS, Program
 for _path in sorted(Path(__file__).parent.glob("*_programs.py")):
     importlib.import_module(f"tests.ranks.{_path.stem}")
 
-SECONDS = 10.0  # before gloo gives up
+SECONDS = 30.0  # before gloo gives up
 CHECKS = Checks(tolerance=1e-4, strides="none", exception="class", warnings="none")
 
 

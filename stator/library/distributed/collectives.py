@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.interp.rule_registry import refuse, rule
 from stator.interp.vm import VM
-from stator.ranks.pending_work import PendingWork, await_tensor
+from stator.ranks.pending_work import PendingWork, await_in_place, await_tensor
 
 UNSET = timedelta(milliseconds=-1)
 
@@ -84,13 +84,8 @@ class Collective:
     def begin(self, kind: str, written: Sequence[FakeTensor], read: Sequence[FakeTensor], numbers: Sequence[int] = (),
               reduction: str = "") -> PendingWork:
         """A collective without an operator of torch."""
-        recorder = self.vm.recorder
-        if not self.in_order and (not recorder.backend.may_be_cut or recorder.scope.enclosing is not None):
-            raise Break("SB015", f"{kind} in a graph that cannot be cut")
-        self.call(operators.begin(), list(written), list(read), kind, list(numbers), reduction, self.name)
-        if not self.in_order:
-            recorder.propagation.require_exact()
-            next(reversed(recorder.graph.nodes)).meta["is_seam"] = True
+        given = list(written), list(read), kind, list(numbers), reduction, self.name
+        call_between_pieces(self.vm, operators.begin(), *given)
         return self.pending([*written, *read][:1], [], written)
 
     def pending(self, waited: Sequence[Tensor], results: Sequence[tuple[Tensor, Sequence[Tensor]]],
@@ -98,6 +93,23 @@ class Collective:
         work = PendingWork(waited, results, outputs)
         self.vm.fresh[id(work)] = work
         return work
+
+
+def call_between_pieces(vm: VM, operator: OpOverload, *args: object) -> None:
+    """Record an operator; the graph of a compiler is cut there, so that nothing moves across it."""
+    recorder = vm.recorder
+    if not recorder.backend.in_order and (not recorder.backend.cut_at_errors or recorder.scope.enclosing is not None):
+        raise Break("SB015", f"{operator} in a graph that cannot be cut")
+    vm.torch_call(operator, args, None)
+    if not recorder.backend.in_order:
+        recorder.propagation.require_exact()
+        next(reversed(recorder.graph.nodes)).meta["is_seam"] = True
+
+
+@rule(await_in_place)
+def _await_in_place(vm: VM, tensor: object) -> None:
+    importlib.import_module("torch.distributed._functional_collectives")
+    call_between_pieces(vm, torch.ops._c10d_functional.wait_tensor.default, tensor)
 
 
 @rule(await_tensor)
