@@ -59,7 +59,8 @@ def take(value: Thing, step: Step) -> object:
     elif kind == "type" and is_a(value, type):
         found = type(value)
     elif kind == "dict":
-        found = instance_dict(value) or _absent
+        found = value.__dict__ if is_a(value, types.ModuleType) else instance_dict(value)
+        found = _absent if found is None else found
     elif kind == "key" and type(value) in _DICTS:
         found = dict.get(value, detail, _absent)
     elif kind == "value" and type(value) in _DICTS and int(detail) < len(value):
