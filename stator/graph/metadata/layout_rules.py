@@ -336,8 +336,8 @@ for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div
 for _accept, _refused, _names in _KERNELS:
     for _function in _named(_names):
         rule_of(_function)(kernel(_function, _accept, _refused))
-_CONVERSIONS = frozenset({torch.Tensor.to, torch.Tensor.contiguous, torch.Tensor.float, torch.Tensor.long,
-                          torch.Tensor.int, torch.Tensor.bool, torch.Tensor.type_as})
+_CONVERSIONS = (torch.Tensor.to, torch.Tensor.contiguous, torch.Tensor.float, torch.Tensor.long, torch.Tensor.int,
+                torch.Tensor.bool, torch.Tensor.type_as)
 
 
 def conversion(func: Callable[..., Any]) -> Rule:
