@@ -116,7 +116,7 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) ->
 def fails_before_writes(graph: fx.Graph) -> bool:
     """Whether every error that the program handles comes before the first write, as in a train step."""
     order = list(graph.nodes)
-    last = max(place for place, node in enumerate(order) if CAUGHT in node.meta)
+    last = max((place for place, node in enumerate(order) if CAUGHT in node.meta), default=len(order))
     return not any(map(writes, order[:last]))
 
 
