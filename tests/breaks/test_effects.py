@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 import warnings
 from typing import Any
 
@@ -182,3 +184,16 @@ def test_prints_and_breaks_stay_in_order() -> None:
 
     seen = compare(program, [(X,), (X,)])
     assert seen.breaks == ["SB009"] and not seen.of(events.EagerFallback)
+
+
+@pytest.mark.parametrize("streams", [(False, True), (True, False, True)])
+def test_a_process_without_an_output_stream(streams: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """print() writes nothing where sys.stdout is None; the next call may have a stream again."""
+    compiled = stator.compile(prints_a_tensor, backend="eager")
+    for present in streams:
+        stream = io.StringIO() if present else None
+        monkeypatch.setattr(sys, "stdout", stream)
+        result = compiled(X)
+        monkeypatch.undo()
+        assert torch.equal(result, (X + 1) * 2)
+        assert stream is None or stream.getvalue() == f"y = {X + 1}\n"

@@ -36,7 +36,7 @@ def _print(vm: VM, /, *values: Any, sep: Any = None, end: Any = None, file: Any 
     if file is None:
         file = vm.heap.scope(sys.__dict__).read("stdout")
     sep, end = " " if sep is None else sep, "\n" if end is None else end
-    if file is sys.stdout or file is sys.stderr:
+    if file is not None and (file is sys.stdout or file is sys.stderr):
         parts = [text_of(vm, value) for value in values]
         pieces = (*(piece for part in parts for piece in (sep, part)), end)[0 if not parts else 1:]
         watched = noted.written_in_python(file)
