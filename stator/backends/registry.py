@@ -35,21 +35,28 @@ class Backend:
     """
 
     name: str
-    function: BackendFunction  # of Stator's own, a `Named` one
+    given: BackendFunction | Named
     tags: tuple[str, ...] = ()
     check: Callable[[Settings], None] | None = None
     takes_settings: bool = False
     prepare: Callable[[], None] | None = None
 
+    @property
+    def function(self) -> BackendFunction:
+        return self.given.load() if isinstance(self.given, Named) else self.given
+
 
 class Named:
-    """A function of this folder, whose module is imported when it is first called."""
+    """A function of this folder, whose module is imported when it is first needed."""
 
     def __init__(self, module: str, name: str) -> None:
-        self.module, self.__name__ = module, name
+        self.module, self.name = module, name
+
+    def load(self) -> Any:
+        return getattr(importlib.import_module(f"stator.backends.{self.module}"), self.name)
 
     def __call__(self, *args: object) -> Any:
-        return getattr(importlib.import_module(f"stator.backends.{self.module}"), self.__name__)(*args)
+        return self.load()(*args)
 
 
 def refuse_tuning(settings: Settings) -> None:
