@@ -205,7 +205,7 @@ def through_what_was_computed_outside() -> World:
                  lambda i: (values(3, 4, seed=i) @ w,))
 
 
-@broken
+@whole
 def through_a_function() -> World:
     class Square(torch.autograd.Function):
         @staticmethod

@@ -7,6 +7,7 @@ in-place operations may change its layout (`x.transpose_(0, 1)`) and compilers a
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.graph.metadata.propagation import Fakes
+from stator.graph.metadata.propagation import ExactNeeded, Fakes
 from stator.graph.services import Recorder
 from stator.source import Source
 
@@ -74,7 +75,7 @@ class PlainInputs:
 
     def __init__(self, fakes: Fakes) -> None:
         self.fakes = fakes
-        self.storages: dict[int, tuple[torch.Tensor, FakeTensor] | None] = {}  # address -> the input made here
+        self.storages: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor] | None] = {}  # address -> input made here
         self.kept: list[torch.UntypedStorage] = []  # the converter refers to them weakly
         self.made: dict[int, tuple[Any, ...]] = {}  # ids of the fakes made here, which the recorder keeps -> how
 
@@ -96,9 +97,11 @@ class PlainInputs:
         known, converter = self.storages.get(address), self.fakes.fake_mode.fake_tensor_converter
         self.storages[address] = None
         if known is not None:
+            if (tensor := known[0]()) is None:
+                raise ExactNeeded
             metas, self.kept = converter.meta_converter, [*self.kept, known[1].untyped_storage()]
-            metas.storage_memo[metas.describer.get_storage_id(known[0].untyped_storage())] = self.kept[-1]
-            converter.set_tensor_memo(*known)
+            metas.storage_memo[metas.describer.get_storage_id(tensor.untyped_storage())] = self.kept[-1]
+            converter.set_tensor_memo(tensor, known[1])
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
         if tensor.__dict__ or not tensor.is_leaf or tensor._base is not None or tensor.grad is not None:
@@ -116,7 +119,7 @@ class PlainInputs:
         if is_parameter:
             fake._is_param = True  # type: ignore[attr-defined]
         self.made[id(fake)] = layout, is_parameter, nbytes
-        self.storages[tensor.untyped_storage().data_ptr()] = tensor, fake
+        self.storages[tensor.untyped_storage().data_ptr()] = weakref.ref(tensor), fake
         return fake
 
     def alike(self, tensor: torch.Tensor, first: FakeTensor) -> FakeTensor | None:

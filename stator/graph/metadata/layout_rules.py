@@ -61,7 +61,7 @@ def foresee(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     for rule in RULES.get(id(func), (None,))[1:]:
         try:
             return rule(args, kwargs, read)
-        except Unsure:
+        except (Unsure, IndexError):  # too few arguments
             continue
     return None
 
