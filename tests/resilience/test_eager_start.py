@@ -48,7 +48,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
             monkeypatch.setattr(jobs, "_WORKER", worker)
         if compiler is not None:
             monkeypatch.setitem(registry._backends, "inductor", replace(registry.find_backend("inductor"),
-                                                                        function=compiler, prepare=None))
+                                                                        given=compiler, prepare=None))
         monkeypatch.setattr(jobs, "warm_up", lambda: None)
         return stator.compile(fn, options={"start": "eager"}, isolate_recompiles=True, **settings)
 
