@@ -71,7 +71,8 @@ class CompiledModule(torch.nn.Module):
         if name == "forward":
             own = marks.attributes_of(self)
             call = own["_stator_call"]
-            return called_as(value, call) if call is own["_stator_entry"] else call
+            # Under the name and with the signature of the original's; an assigned one is as it is.
+            return functools.wraps(value)(lambda *a, **k: call(*a, **k)) if call is own["_stator_entry"] else call
         if name == "load_state_dict" or name == "_load_from_state_dict":
             return loading_torchs_keys(value, name == "load_state_dict")
         if name in FLUENT_METHODS and callable(value):
@@ -141,11 +142,6 @@ def returning_self(compiled: CompiledModule, original: torch.nn.Module,
         return compiled if (result := method(*args, **kwargs)) is original else result
 
     return call
-
-
-def called_as(forward: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
-    """The compiled call, under the name and with the signature of the original's forward."""
-    return functools.wraps(forward)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
 def loading_torchs_keys(load: Callable[..., Any], whole: bool) -> Callable[..., Any]:

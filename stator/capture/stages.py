@@ -323,7 +323,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guard_set.prune()
     guards, instances = GuardList(guard_set), guard_set.instances()
     if vm.policy.guard_filter is not None:
-        guards, instances = guards.only(kept_guards(vm.policy.guard_filter, guards, bound)), []
+        guards, instances = GuardList(None, kept_guards(vm.policy.guard_filter, guards, bound)), []
     lowered = lower(in_order(guards.arrived()), wanted, instances)
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     with put_back(), restored():

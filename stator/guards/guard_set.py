@@ -205,9 +205,9 @@ class GuardList(Sequence[Guard]):
 
     __slots__ = ("_set", "_made")
 
-    def __init__(self, guards: GuardSet) -> None:
-        self._set: GuardSet | None = guards
-        self._made: list[Guard] = []
+    def __init__(self, guards: GuardSet | None, kept: Iterable[Guard] = ()) -> None:
+        self._set = guards
+        self._made = list(kept)  # where there is no set
 
     def _list(self) -> list[Guard]:
         if self._set is not None:
@@ -219,12 +219,6 @@ class GuardList(Sequence[Guard]):
     def arrived(self) -> list[Guard]:
         """Those that arrived one by one, where nobody has looked at them yet."""
         return self._made if self._set is None else self._set.single()
-
-    def only(self, kept: list[Guard]) -> GuardList:
-        """Those of them that a filter keeps."""
-        found = GuardList.__new__(GuardList)
-        found._set, found._made = None, kept
-        return found
 
     def __len__(self) -> int:
         return len(self._list())
