@@ -29,7 +29,7 @@ def _switched(paused: bool) -> Iterator[None]:
         (gc.enable if paused else gc.disable)()
         if paused and _requested:
             _requested = False
-            gc.collect()
+            gc.collect(1)  # it was off: what the capture has made is young
 
 
 def request_collection() -> None:

@@ -80,11 +80,11 @@ if dist.is_available():
         return vm.heap.adopt(found, Pinned(found))
 
     @rule(DeviceMesh.__getitem__)
-    def _part_of_mesh(vm: VM, mesh: DeviceMesh, names: str | tuple[str, ...], /) -> object:
+    def _part_of_mesh(vm: VM, self: DeviceMesh, mesh_dim_names: str | tuple[str, ...]) -> object:
         """A mesh of some dimensions: a mesh never changes, and which one it is decides."""
-        if vm.heap.tracker_of(mesh) is None:
+        if vm.heap.tracker_of(self) is None:
             return INTERPRETED
-        vm.heap.expose_deep(names)
+        vm.heap.expose_deep(mesh_dim_names)
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
-            found = vm.guard_identity(mesh)[names]
+            found = vm.guard_identity(self)[mesh_dim_names]
         return vm.heap.adopt(found, Pinned(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -71,6 +71,14 @@ def test_a_patch_is_found_after_a_search_without_result(owner: Any, name: str, s
     assert not found()
 
 
+@pytest.fixture
+def _without_patches() -> Iterator[None]:
+    """Take off what libraries have replaced that other tests have imported."""
+    with suspended_patches.suspended(find_patches(), beside_threads=True):
+        yield
+
+
+@pytest.mark.usefixtures("_without_patches")
 def test_unchanged_namespaces_are_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return x + 1
@@ -82,6 +90,7 @@ def test_unchanged_namespaces_are_not_compared_again(monkeypatch: pytest.MonkeyP
     assert not compared
 
 
+@pytest.mark.usefixtures("_without_patches")
 def test_a_method_that_is_added_and_removed_is_no_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "method_of_a_test", lambda self: self, raising=False)
     assert not suspended_patches.find_patches()
