@@ -73,8 +73,8 @@ class Trace:
         self.fake_mode.shape_env.settle = unknown
         # CPython counts the weak references to a dying object, then may collect some: none may wait in garbage.
         describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
-        describer.lookup_tensor.data.clear()
-        describer.lookup_storage.data.clear()
+        for table in (describer.lookup_tensor.data, describer.lookup_storage.data, self.vm.recorder.plain_inputs.storages):
+            table.clear()
         self.value = self.frame = None
         if self.stop is not None:
             self.stop.__traceback__ = None
