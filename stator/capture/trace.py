@@ -72,8 +72,8 @@ class Trace:
             guards.locate = _nowhere  # autograd's C++ side holds fakes, which hold this: no collector sees the cycle
         self.fake_mode.shape_env.settle = unknown
         # CPython counts the weak references to a dying object, then may collect some: none may wait in garbage.
-        describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
-        for table in (describer.lookup_tensor.data, describer.lookup_storage.data, self.vm.recorder.plain_inputs.storages):
+        known, inputs = self.fake_mode.fake_tensor_converter.meta_converter.describer, self.vm.recorder.plain_inputs
+        for table in (known.lookup_tensor.data, known.lookup_storage.data, inputs.storages):
             table.clear()
         self.value = self.frame = None
         if self.stop is not None:
