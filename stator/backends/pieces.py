@@ -22,7 +22,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 
-from stator.graph.analysis.autograd_boundaries import ancestors, is_boundary, output_nodes, wants_grad
+from stator.graph.analysis.autograd_boundaries import (
+    BOUNDARY,
+    ancestors,
+    is_boundary,
+    output_nodes,
+    wants_grad,
+)
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
@@ -130,7 +136,7 @@ def take_gradients_between(graph: fx.Graph) -> None:
                 made = [each for leaf in ancestors([node]) if is_new_leaf(leaf)
                         for each in (leaf, *leaf.users) if each is leaf or each.target == "requires_grad_"]
                 for each in (node, *made):
-                    each.meta["is_boundary"] = True
+                    each.meta[BOUNDARY] = True
             last = order[node] if is_boundary(node) else last
     kept = any(node.op != "placeholder" and wants_grad(node) for node in output_nodes(graph))
     for node in list(across)[:None if kept else -1]:  # one pass would consume the compiled backward of another
@@ -249,7 +255,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
 
     for node in step.inputs:
         known[node] = graph.placeholder(node.name)
-        known[node].meta = {key: value for key, value in node.meta.items() if key != "is_boundary"}
+        known[node].meta = {key: value for key, value in node.meta.items() if key != BOUNDARY}
     for node in step.nodes:
         for each in node.all_input_nodes:
             copied(each)

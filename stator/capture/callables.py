@@ -34,9 +34,7 @@ def traceable(fn: Callable[..., Any]) -> Callable[..., Any]:
     mark = marks.compiled_mark(call)
     if mark is not None:
         call = mark.traced
-    if is_function(call):
-        return types.MethodType(call, fn)
-    return forward_call(fn)
+    return types.MethodType(call, fn) if is_function(call) else forward_call(fn)
 
 
 def is_function(value: object) -> TypeGuard[types.FunctionType]:

@@ -6,12 +6,16 @@ In: a Python function and its settings.  Out: an entry object that costs nothing
 
 from __future__ import annotations
 
+import atexit
 import functools
+import gc
 import os
 import threading
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import torch
 
 from stator import _core, events
 from stator.host.lazy_imports import load, loaded
@@ -57,10 +61,18 @@ def opened(compiled: _core.CompiledFunction) -> CallSite:
     """The site of an entry object, made if it was not called yet."""
     with lock:
         if type(later := compiled._stator_site) is LaterSite:
+            if torch.distributed.is_available() and torch.distributed.is_initialized():
+                _reset_at_exit()
             site = tracer().open_site(later.fn, later.settings, compiled)
             compiled.miss.__setstate__((tracer().on_miss, (site,), {}, None))
         found: CallSite = compiled._stator_site
     return found
+
+
+@functools.cache
+def _reset_at_exit() -> None:
+    """Let go of process groups, which guards hold, while their threads can still be joined."""
+    atexit.register(lambda: (tracer().reset(), gc.collect()))
 
 
 def make_entry(fn: Callable[..., object], settings: Settings) -> _core.CompiledFunction:

@@ -166,9 +166,7 @@ class Heap(Exposure):
             return self._adopt_exception
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
             return self._refuse_finalizer
-        if new_shell(cls) is not None:
-            return self._adopt_instance
-        return self._adopt_opaque
+        return self._adopt_instance if new_shell(cls) is not None else self._adopt_opaque
 
     def _adopt_number(self, value: Any, source: Source) -> Any:
         if self.tables.hashing or not self.shapes.is_open(value, source) or self._is_held_static(source):

@@ -59,13 +59,29 @@ def _imported(name: str) -> types.ModuleType:
         return thread.submit(importlib.import_module, name).result()
 
 
+def _forget_groups(known: set[str]) -> None:
+    """Take process groups out of the defaults of functions that were imported beside one.
+
+    `group=group.WORLD` of torch.distributed.nn is None where it is imported before a group exists.  A default that
+    held the group would keep its threads beyond destroy_process_group(), and the process would end by abort().
+    """
+    for name in [each for each in sys.modules if each.startswith("torch.distributed") and each not in known]:
+        for function in list(vars(sys.modules[name]).values()):
+            if type(function) is types.FunctionType and function.__defaults__:
+                function.__defaults__ = tuple(None if isinstance(each, torch.distributed.ProcessGroup) else each
+                                              for each in function.__defaults__)
+
+
 def load(name: str) -> types.ModuleType:
     """The module of that name; its import leaves no trace in random streams."""
     if name not in loaded:
+        known = set(sys.modules)
         stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
         try:
             with held_signals(), collector_paused(), suspended(find_patches(), beside_threads=True), _as_taken():
                 loaded[name] = _imported(name)
         finally:
             random.setstate(stream)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            _forget_groups(known)
     return loaded[name]

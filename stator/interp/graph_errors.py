@@ -24,6 +24,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from stator.breaks import Break
 from stator.code.handlers import catchers
+from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, is_caught, node_may_fail
 from stator.graph.analysis.mutation import is_repeatable, operator_name, qualified_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
@@ -230,7 +231,7 @@ def _cut(vm: VM, node: fx.Node) -> None:
     elif traced or any(recorder.log.memory[recorder.propagation.memory_behind(each.fake)]
                        for each in recorder.inputs if isinstance(each.fake, torch.Tensor)):
         recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
-        node.meta["is_boundary"] = True
+        node.meta[BOUNDARY] = True
 
 
 def _may_fail(vm: VM, node: fx.Node) -> bool:

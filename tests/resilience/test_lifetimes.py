@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import stator
+from tests.own_process import in_new_interpreters
 
 
 class Config:
@@ -99,3 +100,26 @@ def test_weakly_held_target_dies_between_calls() -> None:
     del target
     gc.collect()
     assert torch.equal(compiled(x), x - 1)
+
+
+_GROUP_ENDS = """
+import atexit, tempfile, weakref
+import torch, torch.distributed as dist, stator
+said = lambda: print("group alive" if group() is not None else "group gone")
+atexit.register(said)  # after the handlers of modules that are imported from here on
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
+group = weakref.ref(dist.group.WORLD)
+
+@stator.compile(backend="eager")
+def summed(x):
+    dist.all_reduce(x)
+    return x + dist.get_rank()
+
+assert torch.equal(summed(torch.ones(2)), torch.ones(2))
+dist.destroy_process_group()
+"""
+
+
+def test_a_process_group_ends_before_the_interpreter() -> None:
+    """Gloo's threads need the GIL: one that outlives the interpreter's exit handlers may abort the process."""
+    assert in_new_interpreters(["-c", _GROUP_ENDS]) == ["group gone\n"]

@@ -23,6 +23,7 @@ from torch.utils.hooks import BackwardHook
 from stator.graph.analysis import mutation
 
 _BOUNDARIES: set[Any] = set()
+BOUNDARY = "is_boundary"  # the key of the mark in the meta of a node at which a graph is cut for compilers
 BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
 _autograd: Any = torch._C._autograd
 # In-place operations whose derivatives do not ask what was there before.
@@ -45,7 +46,7 @@ def boundary(function: Callable[..., Any]) -> Callable[..., Any]:
 def is_boundary(node: fx.Node) -> bool:
     if node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _BOUNDARIES):
         return True
-    return bool(node.meta.get("is_boundary")) or mutation.writes_two_ways(node)  # functionalization mixes both writes
+    return bool(node.meta.get(BOUNDARY)) or mutation.writes_two_ways(node)  # functionalization mixes both writes
 
 
 def has_boundaries(graph: fx.Graph) -> bool:
@@ -53,7 +54,7 @@ def has_boundaries(graph: fx.Graph) -> bool:
 
 
 def must_be_cut(graph: fx.Graph) -> bool:
-    return any(is_boundary(node) and node.meta.get("is_boundary") != BETTER_CUT for node in graph.nodes)
+    return any(is_boundary(node) and node.meta.get(BOUNDARY) != BETTER_CUT for node in graph.nodes)
 
 
 def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:

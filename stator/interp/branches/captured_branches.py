@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.code.flow import EXIT, Region, region_after
 from stator.code.instruction import Instruction
-from stator.graph.analysis.autograd_boundaries import Remembered
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, Remembered
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.analysis.shared_memory import Choice
 from stator.graph.record.subgraph import Subgraph, all_operands
@@ -308,7 +308,7 @@ def record_cond(vm: VM, condition: object, when_true: Subgraph, when_false: Subg
         return list(outputs)
     node.meta["is_branch"] = True
     with torch._C.DisableTorchFunction():
-        node.meta["is_boundary"] = any(merged.requires_grad for merged in outputs)
+        node.meta[BOUNDARY] = any(merged.requires_grad for merged in outputs)
     before = min(when_true.outer_fakes, when_false.outer_fakes, key=len)  # without what the first way has made
     for pair, merged in zip(merge.pairs, outputs, strict=True):
         note_candidates(vm, condition, pair, merged, before)

@@ -161,9 +161,7 @@ def _argument(vm: VM, what: str, value: Any) -> Any:
         if value.__closure__ or value.__defaults__ or value.__kwdefaults__:
             raise Break("SB005", f"a function that holds values of the program, passed to {what}")
         return value
-    if is_a(value, _STATELESS):
-        return value
-    return _record(vm, what, value)
+    return value if is_a(value, _STATELESS) else _record(vm, what, value)
 
 
 def _very_function(vm: VM, function: types.FunctionType) -> types.FunctionType:

@@ -154,9 +154,7 @@ def index_key(vm: VM, obj: object, key: object) -> Any:
             key = slice(*[index_of(vm, part) if type(part) is FakeTensor else part
                           for part in (key.start, key.stop, key.step)])
         return specialise_deep(vm, key)
-    if cls is dict:
-        return specialise_deep(vm, key)
-    return key
+    return specialise_deep(vm, key) if cls is dict else key
 
 
 # ---------------------------------------------------------------------- the number itself
@@ -283,9 +281,7 @@ def reaches_symbol(values: Any, kwargs: Any, shown: bool = False) -> bool:
 def call(vm: VM, function: object, values: object, kwargs: dict[str, Any] | None) -> Any:
     """The call done on symbols; MISSING where C code needs the numbers."""
     handler = _CALLS.get(id(function))
-    if handler is None or kwargs:
-        return MISSING
-    return handler(vm, values)
+    return MISSING if handler is None or kwargs else handler(vm, values)
 
 
 def arguments(vm: VM, row: Any, function: Any, values: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -172,6 +172,4 @@ def _parts(value: Any) -> list[Any]:
         return list(vars(value).values())
     if cls is functools.partial:
         return [value.func, *value.args, *value.keywords.values()]
-    if is_a(value, BaseException):
-        return list(value.args)
-    return []
+    return list(value.args) if is_a(value, BaseException) else []

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break, Strategy
+from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
@@ -194,7 +195,7 @@ def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:
         if vm.recorder.symbols.has_fresh or vm.recorder.log.in_place and vm.recorder.propagation.served:
             raise Break("SB016", "requires_grad becomes True", turn_off=Strategy.NEW_LEAVES)
         for node in vm.recorder.graph.find_nodes(op="call_method", target="requires_grad_"):
-            node.meta["is_boundary"] = True
+            node.meta[BOUNDARY] = True
 
 
 def _write_grad(vm: VM, fake: Any, value: Any) -> None:

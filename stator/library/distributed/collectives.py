@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.interp.rule_registry import refuse, rule
 from stator.interp.vm import VM
 from stator.ranks.pending_work import PendingWork, await_in_place, await_tensor
@@ -103,7 +104,7 @@ def call_between_pieces(vm: VM, operator: OpOverload, *args: object) -> None:
     vm.torch_call(operator, args, None)
     if not recorder.backend.in_order:
         recorder.propagation.require_exact()
-        next(reversed(recorder.graph.nodes)).meta["is_seam"] = True
+        next(reversed(recorder.graph.nodes)).meta[BOUNDARY] = True
 
 
 @rule(await_in_place)

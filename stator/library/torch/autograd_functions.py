@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator.breaks import Break
-from stator.graph.analysis.autograd_boundaries import Remembered
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, Remembered
 from stator.graph.analysis.mutation import is_repeatable, storage_of, written_storages
 from stator.graph.record.recorder import Recorder
 from stator.graph.record.subgraph import Subgraph
@@ -394,7 +394,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
     node = recorder.record("call_function", target, given, {}, result, written, repeatable)
     if any(type(part) is FakeTensor and part._is_view() for part in (result if type(result) is tuple else (result,))):
-        node.meta["is_boundary"] = True  # autograd refuses writes to such views, which compilers give another history
+        node.meta[BOUNDARY] = True  # autograd refuses writes to such views, which compilers give another history
     return result
 
 

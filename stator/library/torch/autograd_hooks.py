@@ -25,7 +25,7 @@ from torch.utils.hooks import RemovableHandle
 
 from stator import _core
 from stator.breaks import Break, Strategy
-from stator.graph.analysis.autograd_boundaries import PushHooks, pop_saved_tensors_hooks
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, PushHooks, pop_saved_tensors_hooks
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind, is_constant
@@ -132,7 +132,7 @@ def _push_hooks(vm: VM, pack_hook: Any, unpack_hook: Any, /) -> None:
     node = PushHooks(pack, unpack)
     recorder.region.marks = {}
     recorder.record("call_function", node, (), {}, None)
-    recorder.region.marks = {} if lossless else {"is_boundary": True}
+    recorder.region.marks = {} if lossless else {BOUNDARY: True}
     A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
     pushed.append(entry)
     recorder.region.under_hooks = True

@@ -19,7 +19,7 @@ import torch.utils._foreach_utils
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.analysis.autograd_boundaries import BETTER_CUT
+from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY
 from stator.graph.metadata.layout_rules import NAMES
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
@@ -55,7 +55,7 @@ def can_be_cut(vm: VM) -> bool:
 def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, cut: object) -> Any:
     recorder = vm.recorder
     recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
-    recorder.region.marks = {"is_boundary": cut}
+    recorder.region.marks = {BOUNDARY: cut}
     try:
         return vm.torch_call(function, args, kwargs, asked=True)
     finally:
