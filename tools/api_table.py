@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -73,6 +74,38 @@ def breaking(x: torch.Tensor) -> torch.Tensor:
 def with_helper(marked: Any) -> int:
     """Graphs of a function that calls a marked one."""
     return compiled(lambda x: marked(x * 2) + x, (ones(),))
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def saved_ahead() -> bool:
+    """A capture made ahead of time, written and read."""
+    with tempfile.TemporaryDirectory() as folder, key_in(folder):
+        ahead = torch.compile(doubled, backend="eager", fullgraph=True).aot_compile(((ones(),), {}))
+        ahead.save_compiled_function(f"{folder}/doubled")
+        with open(f"{folder}/doubled", "rb") as file:
+            read = torch.compiler.load_compiled_function(file, f_globals={"doubled": doubled})
+    return torch.equal(read(ones()), ones() * 2)
+
+
+def bundled() -> bool:
+    """torch's bundle of caches has Stator's entries."""
+    function = torch.compile(doubled, backend="eager")
+    with tempfile.TemporaryDirectory() as folder, key_in(folder):
+        function(ones())
+        data, saved = torch.compiler.save_cache_artifacts()
+        return bool(saved.stator_artifacts and torch.compiler.load_cache_artifacts(data).stator_artifacts)
+
+
+@contextlib.contextmanager
+def key_in(folder: str) -> Iterator[None]:
+    before, stator.config.artifact_key_file = stator.config.artifact_key_file, f"{folder}/key"
+    try:
+        yield
+    finally:
+        stator.config.artifact_key_file = before
 
 
 @contextlib.contextmanager
@@ -216,14 +249,14 @@ COMPILER: dict[str, Probe | str] = {
     "set_stance": lambda: stance("force_eager"),
     "set_enable_guard_collectives": "torch's own: guards of torch's tracer",
     "cudagraph_mark_step_begin": lambda: torch.compiler.cudagraph_mark_step_begin() is None,  # type: ignore[func-returns-value]
-    "load_compiled_function": "torch's own: files of torch's tracer",
+    "load_compiled_function": saved_ahead,
     "wrap_numpy": lambda: torch.compiler.wrap_numpy(lambda x: x + 1)(ones()).tolist() == [2, 2],
     "is_compiling": lambda: torch.compile(lambda x: torch.compiler.is_compiling(), backend="eager")(ones()),
     "is_dynamo_compiling": lambda: torch.compile(lambda x: torch.compiler.is_dynamo_compiling(),
                                                  backend="eager")(ones()),
     "is_exporting": lambda: torch.compile(lambda x: torch.compiler.is_exporting(), backend="eager")(ones()) is False,
-    "save_cache_artifacts": "torch's own: its compilers' caches",
-    "load_cache_artifacts": "torch's own: its compilers' caches",
+    "save_cache_artifacts": bundled,
+    "load_cache_artifacts": bundled,
     "nested_compile_region": lambda: with_helper(torch.compiler.nested_compile_region(lambda x: x.cos())) == 1,
     **{name: (lambda name=name: filtered(getattr(C, name))) for name in (  # type: ignore[misc]
         "keep_portable_guards_unsafe", "skip_guard_on_inbuilt_nn_modules_unsafe", "skip_guard_on_all_nn_modules_unsafe",

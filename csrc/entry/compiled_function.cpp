@@ -172,6 +172,11 @@ PyObject* set_enabled(PyObject* object, PyObject* value) {
   Py_RETURN_NONE;
 }
 
+PyObject* save_entries(PyObject* object, PyObject* path) {
+  Ref api = Ref::steal(PyImport_ImportModule("stator.api"));
+  return api ? PyObject_CallMethod(api.get(), "save", "OO", object, path) : nullptr;
+}
+
 PyMethodDef compiled_methods[] = {
     {"add_entry", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_entry)),
      METH_VARARGS | METH_KEYWORDS, "add_entry(program, residual, tag=None): tried first from now on"},
@@ -184,6 +189,7 @@ PyMethodDef compiled_methods[] = {
     {"set_dispatch", set_dispatch, METH_O,
      "set_dispatch(program): its wanted values tell the entries apart; None: try them in order"},
     {"set_enabled", set_enabled, METH_O, "set_enabled(flag): False calls fn directly"},
+    {"save", save_entries, METH_O, "save(path) -> the number of entries that stator.load() finds in this file"},
     {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef compiled_members[] = {

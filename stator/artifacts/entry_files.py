@@ -10,24 +10,30 @@ import json
 from pathlib import Path
 
 from stator import events
-from stator.artifacts.container import Container, Json
+from stator.artifacts.container import MAGIC, Container, Json
 from stator.artifacts.environment import first_difference, process_facts, settings_facts
 from stator.artifacts.raw_steps import Data
 from stator.artifacts.refusal import Reason, Refused
-from stator.artifacts.signing import read_signed, write_signed
+from stator.artifacts.signing import read_signed, unsigned, write_signed
 from stator.artifacts.site_reader import StoredCall
 from stator.artifacts.site_writer import LeftOut, Site, SiteWriter
 from stator.artifacts.value_writer import ValueWriter
+from stator.guards.guard import is_constant
 from stator.host.garbage_collection import collector_paused
 
+__all__ = ["attach", "container_in", "describe", "save", "use_file", "why_not_cached"]
+
 ENTRIES = "entries.json"
+_ARGUMENTS = ("backend", "dynamic", "fullgraph", "mode")  # of compile(), for who loads a file without its function
 
 
 def describe(site: Site, new: bool = False) -> tuple[Container, list[LeftOut]]:
     """All entries of a compile() call, and those that cannot be stored; `new`: without those that were loaded."""
     written = SiteWriter(site, new)
     facts: dict[str, Json] = {"process": process_facts(), "settings": settings_facts(site.settings, written.values),
-                              "name": site.name, "entries": written.entries}
+                              "function": [site.fn.__module__, site.fn.__qualname__], "name": site.name,
+                              "compile": {name: getattr(site.settings, name) for name in _ARGUMENTS
+                                          if is_constant(getattr(site.settings, name))}, "entries": written.entries}
     data = {"rows": written.values.rows, "call": written.data}
     blobs = {ENTRIES: json.dumps(data, separators=(",", ":")).encode("ascii"), **written.values.blobs}
     return Container(facts, blobs), written.left_out
@@ -44,6 +50,11 @@ def attach(site: Site, container: Container) -> str | None:
             data = json.loads(container.blobs[ENTRIES])
             StoredCall(site, data["rows"], data["call"], container.blobs)
     return why
+
+
+def container_in(data: bytes) -> Container | None:
+    """The container in the bytes of a file that `save` wrote; None where they are something else."""
+    return unsigned(data) if data.startswith(MAGIC) else None
 
 
 def save(site: Site, path: str) -> int:

@@ -80,6 +80,11 @@ def read_signed(path: Path, limits: Limits = DEFAULT_LIMITS) -> Container | None
     return unpack(data, key, limits, trusted=trusted)
 
 
+def unsigned(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Container:
+    """The container in bytes that this user has signed."""
+    return unpack(data, _read_key(key_path()), limits)
+
+
 def write_signed(path: Path, container: Container, limits: Limits = DEFAULT_LIMITS) -> int:
     """Write a container under the signature of this user; the number of bytes."""
     data = pack(container, user_key(), limits)

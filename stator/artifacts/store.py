@@ -32,6 +32,7 @@ ABANDONED_SECONDS = 3600.0  # age at which a temporary file belongs to no living
 _FULL, _EMPTIED = 1.0, 0.9  # shares of the size limit at which removal begins and ends
 _refused: set[tuple[str, Reason]] = set()
 _lock = threading.Lock()
+given: dict[str, Container] = {}  # by key: what another process has handed over (cache_artifacts.py)
 
 
 class Mode(enum.Enum):
@@ -131,8 +132,15 @@ def current() -> Store | None:
     return Store(Path(named).expanduser().absolute(), mode, config.artifact_store_bytes)
 
 
+def is_used() -> bool:
+    """Whether a capture of another process may be found."""
+    return bool(given) or current() is not None
+
+
 def get(key: str) -> Container | None:
-    """The container of a key in the current store."""
+    """The container of a key, among those that were handed over or in the current store."""
+    if key in given:
+        return given[key]
     store = current()
     return None if store is None else store.get(key)
 

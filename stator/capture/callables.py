@@ -80,7 +80,8 @@ class CompiledCallable:
         # Reached while unpickling too, when __wrapped__ does not exist yet.
         if name in ("__wrapped__", "_stator_entry"):
             raise AttributeError(name)
-        return getattr(self.__wrapped__, name)
+        owner = self.__wrapped__ if name != "save" or hasattr(self.__wrapped__, name) else self._stator_entry
+        return getattr(owner, name)
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         mark = marks.compiled_mark(self)

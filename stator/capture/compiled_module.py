@@ -67,6 +67,8 @@ class CompiledModule(torch.nn.Module):
         original = object.__getattribute__(self, "_orig_mod")
         if name == "__class__" and _installed:
             return class_of_torchs_kind(original.__class__)
+        if name == "save" and not hasattr(original, name):
+            return marks.attributes_of(self)["_stator_entry"].save
         value = getattr(original, name)
         if name == "forward":
             own = marks.attributes_of(self)

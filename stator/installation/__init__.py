@@ -15,7 +15,7 @@ import torch
 
 from stator import api
 from stator.capture.compiled_module import pose_as_torchs
-from stator.installation import torch_compile, torch_names
+from stator.installation import torch_artifacts, torch_compile, torch_names
 from stator.installation.torch_compile import is_operator_of_torch
 from stator.installation.torch_config import in_torchs_config
 from stator.settings.process_config import config
@@ -26,6 +26,10 @@ _lock = threading.Lock()
 _replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place: "compile", "compiler.reset"
 _BY_NAME = ("allow_in_graph", "assume_constant_result", "disable", "list_backends", "substitute_in_graph")
 
+_AROUND: dict[str, Callable[..., Any]] = {  # functions of torch.compiler that do more than torch's own
+    "save_cache_artifacts": torch_artifacts.saving_caches, "load_cache_artifacts": torch_artifacts.loading_caches,
+    "load_compiled_function": torch_artifacts.load_compiled_function}
+
 
 def install(backend: str | Callable[..., Any] | None = None) -> None:
     """From now on torch.compile is Stator's; `backend` is what calls that name none, or "inductor", get instead."""
@@ -33,11 +37,15 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
         if not _replaced:
             _replaced["compile"] = torch.compile
             _replaced.update({f"compiler.{name}": getattr(torch.compiler, name)
-                              for name in ("reset", "set_stance", *_BY_NAME)})
+                              for name in ("reset", "set_stance", *_BY_NAME, *_AROUND)
+                              if hasattr(torch.compiler, name)})
         torch.compile = torch_compile.replacement(_replaced["compile"], backend)
         api.makes_compiled(torch.compile)
         torch.compiler.reset = torch_names.resetting(_replaced["compiler.reset"])
         torch.compiler.set_stance = torch_names.set_stance
+        for name, around in _AROUND.items():
+            if f"compiler.{name}" in _replaced:
+                setattr(torch.compiler, name, around(_replaced[f"compiler.{name}"]))
         for name in _BY_NAME:
             setattr(torch.compiler, name, getattr(api, name))
         torch_names.replace()

@@ -18,6 +18,7 @@ import torch
 from stator import api
 from stator.backends.registry import find_backend, refuse_tuning
 from stator.errors import OptionValueError, Unsupported
+from stator.installation.torch_artifacts import add_aot_compile
 from stator.installation.torch_config import dynamic_in_torchs_config, in_torchs_config, say_what_is_ignored
 from stator.installation.torch_names import compiled_by_torch
 from stator.settings.options import split_options
@@ -57,7 +58,7 @@ def replacement(original: Any, default_backend: object) -> Any:
                                disable=disable, recompile_limit=recompile_limit,
                                isolate_recompiles=isolate_recompiles, name=name)
         if not is_operator_of_torch(model):
-            return compiled
+            return add_aot_compile(compiled)
         run = _or_by_torch(compiled, functools.partial(original, model, fullgraph=fullgraph, backend=backend))
         if key is not None:
             _operators[key] = run

@@ -119,9 +119,7 @@ class ModuleCalls:
             self.classes[cls] = self.forward_of_class(vm, cls)
             vm.lines.located = NOWHERE
         forward = self.classes[cls]
-        if forward is None or not self.guard_module(vm, module):
-            return None
-        return forward
+        return None if forward is None or not self.guard_module(vm, module) else forward
 
     def forward_of_class(self, vm: VM, cls: type) -> FunctionType | None:
         assert self.stands is not None
