@@ -7,12 +7,13 @@ that finds its entries in the file before it captures.
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 
 from stator import events
 from stator.artifacts.container import MAGIC, Container, Json
 from stator.artifacts.environment import first_difference, process_facts, settings_facts
-from stator.artifacts.raw_steps import Data
+from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.refusal import Reason, Refused
 from stator.artifacts.signing import read_signed, unsigned, write_signed
 from stator.artifacts.site_reader import StoredCall
@@ -24,6 +25,7 @@ from stator.host.garbage_collection import collector_paused
 __all__ = ["attach", "container_in", "describe", "save", "use_file", "why_not_cached"]
 
 ENTRIES = "entries.json"
+_unused: weakref.WeakKeyDictionary[Thing, str] = weakref.WeakKeyDictionary()  # why a site does not use a file, by entry
 _ARGUMENTS = ("backend", "dynamic", "fullgraph", "mode")  # of compile(), for who loads a file without its function
 
 
@@ -71,22 +73,30 @@ def save(site: Site, path: str) -> int:
 
 def use_file(site: Site, path: str) -> None:
     """Let a site look for entries in a file before it captures."""
-    place = Path(path).absolute()
     try:
-        container = read_signed(place)
+        container = read_signed(Path(path).absolute())
         if container is None:
             raise Refused(Reason.UNREADABLE, f"{path} does not exist")
     except Refused as refused:
         events.emit(events.ArtifactRefused(str(path), str(refused)))
-        return
+        _unused[site.compiled] = str(refused)
+    else:
+        attach_or_say(site, container)
+
+
+def attach_or_say(site: Site, container: Container) -> None:
+    """Attach a container; where it does not fit, an event and `why_not_cached` give the reason."""
     why = attach(site, container)
     if why is not None:
         events.emit(events.NotCached(site.name, why))
+        _unused[site.compiled] = why
 
 
 def why_not_cached(site: Site) -> str | None:
     """The first fact that keeps an entry of a site from being stored or found, with the user's line."""
     if site.stored is not None and (why := site.stored.why()):
         return why
+    if site.compiled in _unused:
+        return _unused[site.compiled]
     left_out = describe(site)[1]
     return left_out[0].text() if left_out else None

@@ -56,7 +56,7 @@ def take(value: Thing, step: Step) -> object:
         found = _class_dict(value).get(detail, _absent)
     elif kind == "base" and is_a(value, type) and int(detail) < len(_bases(value)):
         found = _bases(value)[int(detail)]
-    elif kind == "type" and is_a(value, type):
+    elif kind == "type" and is_a(value, (type, types.ModuleType)):
         found = type(value)
     elif kind == "dict":
         found = value.__dict__ if is_a(value, types.ModuleType) else instance_dict(value)

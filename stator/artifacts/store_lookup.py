@@ -22,7 +22,7 @@ from stator import events
 from stator.artifacts import store
 from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Container
-from stator.artifacts.entry_files import attach, describe
+from stator.artifacts.entry_files import attach_or_say, describe
 from stator.artifacts.environment import process_facts, settings_facts
 from stator.artifacts.raw_steps import Thing
 from stator.artifacts.site_writer import LeftOut, Site
@@ -76,9 +76,7 @@ def look_up(site: Site, bound: tuple[Thing, ...]) -> None:
         return
     number = 0
     while number < SLOTS and (container := store.get(f"{key}/{number}")) is not None:
-        why_not = attach(site, container)
-        if why_not is not None:
-            events.emit(events.NotCached(site.name, why_not))
+        attach_or_say(site, container)
         number += 1
     _slots[site.points] = Slot(key, min(number, SLOTS - 1))
 

@@ -50,7 +50,8 @@ _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.Me
                 types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _PARTS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
-    types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords")}
+    types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords"),
+    types.UnionType: ("__args__",), types.GenericAlias: ("__origin__", "__args__")}
 _tuple_getter = type(vars(namedtuple("_tuple_getter", "x"))["x"])
 _NEAR, _FAR, _MOST_NEAR, _MOST = 4, 6, 500, 60_000  # steps of a search, and objects that it looks at
 
@@ -71,6 +72,7 @@ class ValueWriter:
         self._made: list[object] = []
         self._index: dict[int, tuple[str, str]] | None = None
         self._metaclasses: dict[int, tuple[str, str]] = {}
+        self._module_classes: dict[int, str] = {}
         self._writers: list[Callable[[Any], Json]] = []
         self._sources: dict[Source, int] = {}
         self._anchors = 0  # how many of the kept objects a search has started from
@@ -280,7 +282,9 @@ class ValueWriter:
         if self._index is None:
             self._index = {}
             for name, module in list(sys.modules.items()):
-                if type(module) is types.ModuleType and (not name.startswith("stator.") or name == _core.__name__):
+                if type(module) is not types.ModuleType and is_a(module, types.ModuleType):  # put in the place of one
+                    self._module_classes.setdefault(id(type(module)), name)
+                elif type(module) is types.ModuleType and (not name.startswith("stator.") or name == _core.__name__):
                     for key, item in list(module.__dict__.items()):
                         if type(item) not in (int, str, float, bool, type(None), tuple):
                             self._index.setdefault(id(item), (name, key))
@@ -289,6 +293,8 @@ class ValueWriter:
         found = self._index.get(id(value))
         if found is None and id(value) in self._metaclasses:
             return ["step", self._intermediate(["qualified", *self._metaclasses[id(value)]]), "type", 0]
+        if found is None and id(value) in self._module_classes:
+            return ["step", self._intermediate(["module", self._module_classes[id(value)]]), "type", 0]
         return None if found is None else ["qualified", *found]
 
     def _searched(self, value: object) -> list[Json] | None:

@@ -156,6 +156,18 @@ def deep_copies(x: torch.Tensor, options: Options) -> tuple[torch.Tensor, float]
     return x * made.factor, options.factor
 
 
+NUMBERS = int | float
+LISTS = list[int]
+
+
+def types_at_run_time(x: torch.Tensor, n: object, kinds: Any = NUMBERS) -> torch.Tensor:
+    return x * 2 if isinstance(n, kinds) and kinds is NUMBERS and LISTS.__origin__ is list else x  # type: ignore[attr-defined]
+
+
+def in_the_place_of_a_module(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if isinstance(torch.backends, type(torch.backends)) and torch.backends.mha.get_fastpath_enabled() else x
+
+
 class Layer(nn.Module):
     bias = 0.25
 
@@ -226,6 +238,8 @@ PROGRAMS: dict[str, tuple[Any, list[Any]]] = {
     "sizes": (sizes, [call(X), call(ones(5, 4)), call(ones(7, 4))]),
     "numbers": (numbers, [call(X, 2), call(X, 3), call(X, 4)]),
     "random": (random, [call(ones(2, 3))]),
+    "types_at_run_time": (types_at_run_time, [call(X, 2), call(X, "a")]),
+    "in_the_place_of_a_module": (in_the_place_of_a_module, [call(X)]),
     "deep_copies": (deep_copies, [call(X, Options())]),
     "network": (Network(), [call(X.clone().requires_grad_()), call((X * 2).requires_grad_())]),
     "inference": (Network().requires_grad_(False), [call(X), call(ones(5, 4)), call(ones(6, 4))]),

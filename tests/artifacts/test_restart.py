@@ -108,6 +108,7 @@ def test_other_settings_miss(path: str) -> None:
         loaded = stator.load(path, doubled, backend="eager", dynamic=True)
         loaded(torch.ones(2))
     assert [event.why for event in log if isinstance(event, events.NotCached)] == ["dynamic is True, and was None"]
+    assert stator.why_not_cached(loaded) == "dynamic is True, and was None"
     assert any(isinstance(event, events.CaptureStarted) for event in log)
 
 
