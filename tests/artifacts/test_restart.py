@@ -61,7 +61,8 @@ def test_a_corrupted_side_is_found(saved: tuple[Path, dict[Any, Any]], monkeypat
 
 @pytest.mark.slow  # compiles kernels with a C++ compiler
 def test_inductor(tmp_path: Path) -> None:
-    command = f"inductor:{':'.join(COMPILED)}"
+    names = [name for name in COMPILED if name != "random"]  # Inductor has random numbers of its own
+    command = f"inductor:{':'.join(names)}"
     assert all(row["left out"] == [] for row in rows_of("save", str(tmp_path), command).values())
     for row in rows_of("load", str(tmp_path), command).values():
         assert (row["differences"], row["captures"], row["compilations"]) == ([], 0, 0)
