@@ -69,7 +69,8 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
     return _program_values((guard,), (), bound_args) is not None
 
 
-def _program_values(guards: Sequence[Guard], wanted: Sequence[Source], bound_args: Sequence[Any]) -> Any:
+def _program_values(guards: Sequence[Guard], wanted: Sequence[Source],
+                    bound_args: Sequence[Any]) -> tuple[Any, ...] | None:
     """The values that a program of these guards gives; None where one does not hold or a value cannot be read."""
     try:
         lowered = lower(guards, wanted)
@@ -77,7 +78,7 @@ def _program_values(guards: Sequence[Guard], wanted: Sequence[Source], bound_arg
         return None
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound_args))
     with restored():
-        return program.values(tuple(bound_args))
+        return program.values(tuple(bound_args))  # type: ignore[no-any-return]
 
 
 def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
