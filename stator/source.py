@@ -5,7 +5,7 @@ Out: frozen, hashable values whose text is in the user's terms.   Key(DictOf(Loc
 
 A source says *how to read the value again* when the compiled function is called.  Every step is a raw
 read (a dict slot, a tuple item, a cell): reading a source never runs the user's code.  The C++ guard
-program and `guards/guard_semantics.py` evaluate sources; this module only names them.
+program evaluates sources; this module only names them.
 """
 
 from __future__ import annotations

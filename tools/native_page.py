@@ -19,7 +19,7 @@ import torch
 
 from stator.native.rows_declare import ATTRIBUTE_ACCESS, C_ATTRIBUTES, NAMES, ROWS, optional_module
 from stator.native.table import NativeClass, Row
-from stator.native.torch_ops import leaves, torch_metadata
+from stator.native.torch_ops import leaves
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "native.md"
 
@@ -68,9 +68,8 @@ FURTHER = fields(Row)[[each.name for each in fields(Row)].index("calls_at"):]
 def classes_section() -> list[str]:
     lines = ["## Classes", "", "| class | meaning |", "|---|---|"]
     lines += [f"| {cls.name} | {cls.value} |" for cls in NativeClass]
-    described = sum(1 for leaf in leaves() if torch_metadata(leaf))
-    lines += ["", f"Tensor computations are no rows: torch_ops.py lists {len(leaves())} leaves of torch, "]
-    lines[-1] += f"{described} of them metadata; operators of `torch.ops` are leaves by their type."
+    lines += ["", f"Tensor computations are no rows: torch_ops.py lists {len(leaves())} leaves of torch; operators of "
+              "`torch.ops` are leaves by their type."]
     return lines
 
 

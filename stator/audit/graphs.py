@@ -19,6 +19,7 @@ from stator.audit.likeness import unlike
 from stator.backends.compilation import call_backend, compile_graph
 from stator.backends.registry import find_backend
 from stator.errors import BackendError
+from stator.graph.analysis.mutation import tensors_in
 from stator.settings.options import Settings
 
 
@@ -68,19 +69,11 @@ def copy_of(gm: fx.GraphModule, last: fx.Node | None = None, only: bool = False)
     return fx.GraphModule(gm, graph)
 
 
-def tensors_in(value: object) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value.detach()]
-    if isinstance(value, (tuple, list)):
-        return [tensor for part in value for tensor in tensors_in(part)]
-    return []
-
-
 def is_wrong(gm: fx.GraphModule, inputs: tuple[Any, ...], settings: Settings, exact: bool) -> bool:
     """Whether the backend's form of a graph gives other results; one that it refuses to compile is not wrong."""
     with torch.random.fork_rng():
         state = torch.get_rng_state()
-        expected = tensors_in(fx.Interpreter(gm).run(*copies(inputs)))
+        expected = list(tensors_in(fx.Interpreter(gm).run(*copies(inputs))))
         torch.set_rng_state(state)
         mode = FakeTensorMode(shape_env=ShapeEnv())
         fakes = [mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
@@ -89,8 +82,8 @@ def is_wrong(gm: fx.GraphModule, inputs: tuple[Any, ...], settings: Settings, ex
             compiled = compile_graph(copy_of(gm), fakes, settings, mode, torch.is_grad_enabled())
         except BackendError:
             return False
-        actual = tensors_in(compiled(*copies(inputs)))
-    return len(expected) != len(actual) or any(unlike(a, b, exact) or a.shape != b.shape
+        actual = list(tensors_in(compiled(*copies(inputs))))
+    return len(expected) != len(actual) or any(unlike(a.detach(), b.detach(), exact) or a.shape != b.shape
                                                for a, b in zip(expected, actual, strict=True))
 
 

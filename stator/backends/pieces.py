@@ -30,6 +30,7 @@ from stator.graph.analysis.autograd_boundaries import (
     wants_grad,
 )
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
+from stator.graph.fx.nodes import run_target
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
@@ -280,9 +281,8 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
                 way = step.ways[0 if values[step.node.args[0]] else 1]
                 values[step.node] = way(*[values[node] for node in step.node.args[3]])
             else:
-                given, named = map_arg((step.args, step.kwargs), values.__getitem__)
-                values[step] = step.target(*given, **named) if step.op == "call_function" else \
-                    getattr(given[0], step.target)(*given[1:], **named)
+                given = map_arg((step.args, step.kwargs), values.__getitem__)
+                values[step] = run_target(step.op, step.target, *given)
         return map_arg(results, values.__getitem__)
 
     return run

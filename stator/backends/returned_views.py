@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx.node import map_arg
 
 from stator.graph.analysis.autograd_boundaries import wants_grad
-from stator.graph.analysis.mutation import operator_name, storage_of, tensors_in, writes, written_storages
+from stator.graph.analysis.mutation import changes_views, storage_of, tensors_in, writes, written_storages
+from stator.graph.fx.nodes import run_target
 
 Function = Callable[..., Any]
 
@@ -46,7 +46,8 @@ def take_views_out(gm: fx.GraphModule, grad_enabled: bool) -> tuple[fx.GraphModu
     modes = grad_modes(gm.graph, grad_enabled)
     chains = {node: chain for node, chain in chains.items()
               if any(has_parts(each) or not modes[each] for each in chain.nodes)}
-    if not chains or any(node.target is _enter_inference_mode or changes_metadata(node) for node in gm.graph.nodes):
+    if not chains or any(node.target is _enter_inference_mode or writes(node) and changes_views(node)
+                         for node in gm.graph.nodes):
         return gm, unchanged
     refuse_later_writes(gm.graph, chains.values())
     steps = list(dict.fromkeys(each for chain in chains.values() for each in chain.nodes))
@@ -106,15 +107,6 @@ def grad_modes(graph: fx.Graph, enabled: bool) -> dict[fx.Node, bool]:
     return found
 
 
-def changes_metadata(node: fx.Node) -> bool:
-    """Whether a node changes the sizes, the strides or the storage of a tensor in place."""
-    if not writes(node):
-        return False
-    packet = getattr(torch.ops.aten, operator_name(node.target) or "-", None)
-    return isinstance(packet, OpOverloadPacket) and any(
-        torch.Tag.inplace_view in getattr(packet, name).tags for name in packet.overloads())
-
-
 def refuse_later_writes(graph: fx.Graph, chains: Any) -> None:
     begun = {}
     for chain in chains:
@@ -149,9 +141,7 @@ class Views:
             try:
                 for node, op, target, given, named, grad in self.steps:
                     torch._C._set_grad_enabled(grad)
-                    given, named = map_arg((given, named), values.__getitem__)
-                    values[node] = target(*given, **named) if op == "call_function" else \
-                        getattr(given[0], target)(*given[1:], **named)
+                    values[node] = run_target(op, target, *map_arg((given, named), values.__getitem__))
             finally:
                 torch._C._set_grad_enabled(before)
             return map_arg(self.results, values.__getitem__)

@@ -13,7 +13,7 @@ from stator import events
 from stator.breaks import REGISTRY
 from stator.capture.call_site import CallSite, Installed
 from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
-from stator.guards.guard import Guard, Kind
+from stator.guards.guard import Kind
 from stator.guards.guard_semantics import check as check_guard
 from stator.guards.guard_semantics import explain as explain_guard
 from stator.settings import stance
@@ -42,7 +42,7 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
     guards = tag.program.guards
     behind = range(failed + 1, min(len(tag.program.checks), failed + LOOKED_AT))
     more = [guard for number in behind if (guard := guards[number]).kind is not Kind.GLOBAL_STATE
-            and not holds(guard, bound)]
+            and not check_guard(guard, bound)]
     guard = guards[failed]
     why = explain_guard(guard, bound)
     if why is not None and why.found.endswith("cannot be read"):  # a consequence of one that can
@@ -53,14 +53,6 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
     old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
     return events.Miss(guard.text() if why is None else why.text, old, new, filename, line,
                        len({each.source for each in more} - {guard.source}))
-
-
-def holds(guard: Guard, bound: tuple[Any, ...]) -> bool:
-    """Check a guard though one before it, on which it builds, has failed."""
-    try:
-        return check_guard(guard, bound)
-    except Exception:
-        return False
 
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from .instruction import CodeUnit, Instruction
 from .opcodes import ALL_OPNAMES, FRAME_EXITS, NO_FALLTHROUGH
+from .stack_effects import effect, pops
 
 EXIT = -1
 _RETURNS: frozenset[str] = FRAME_EXITS & {"RETURN_VALUE", "RETURN_CONST"}
@@ -201,14 +202,11 @@ def _mask(slots: tuple[int, ...]) -> int:
 # ---------------------------------------------------------------------- loads whose value is passed on
 
 
-_POPS = {
-    "LOAD_CONST": 0, "LOAD_FAST": 0, "LOAD_GLOBAL": 0, "LOAD_DEREF": 0, "PUSH_NULL": 0, "KW_NAMES": 0, "PRECALL": 0,
-    "NOP": 0, "LOAD_ATTR": 1, "LOAD_METHOD": 1, "UNARY_NOT": 1, "UNARY_NEGATIVE": 1, "BINARY_OP": 2, "COMPARE_OP": 2,
-    "IS_OP": 2, "CONTAINS_OP": 2, "BINARY_SUBSCR": 2, "STORE_FAST": 1, "RETURN_VALUE": 1, "LOAD_FAST_CHECK": 0,
-    "BINARY_SLICE": 3, "LOAD_SUPER_ATTR": 3,
-}
-_NO_PUSH = frozenset({"KW_NAMES", "PRECALL", "NOP", "STORE_FAST", "RETURN_VALUE"})
-_FLAGGED = frozenset({"LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR"})
+_FOLLOWED = frozenset("""
+    LOAD_CONST LOAD_FAST LOAD_GLOBAL LOAD_DEREF PUSH_NULL KW_NAMES PRECALL NOP LOAD_ATTR LOAD_METHOD UNARY_NOT
+    UNARY_NEGATIVE BINARY_OP COMPARE_OP IS_OP CONTAINS_OP BINARY_SUBSCR STORE_FAST RETURN_VALUE LOAD_FAST_CHECK
+    BINARY_SLICE LOAD_SUPER_ATTR CALL
+    """.split())
 _LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK"})
 _HANDS_ON = frozenset({"STORE_FAST", "RETURN_VALUE"})
 
@@ -227,13 +225,11 @@ def _feeds_a_call(instructions: list[Instruction], index: int) -> bool:
     place = 1  # of the loaded value, from the top of the stack
     for instr in instructions[index:]:
         name = instr.opname
-        pops = (instr.arg or 0) + 2 if name == "CALL" else _POPS.get(name)
-        if pops is None:
+        if name not in _FOLLOWED:
             return False
-        if pops >= place:
+        if pops(name, instr.arg or 0) >= place:
             return name in _HANDS_ON or name == "CALL" and place <= (instr.arg or 0)
-        pushes = 0 if name in _NO_PUSH else 2 if name == "LOAD_METHOD" or name in _FLAGGED and instr.flag else 1
-        place += pushes - pops
+        place += effect(instr, False)
     return False
 
 

@@ -4,7 +4,7 @@ In: places, each a source, the kind of its address and whether the program wrote
 place.  An address is a range of bytes; places whose ranges overlap, directly or through others, are one group.  A
 group through which nothing was written does not count: each of its places stands alone.
 
-This is the meaning that `csrc/partition_check.cpp` is tested against.
+`csrc/guards/partition_check.cpp` is tested against it.
 """
 
 from __future__ import annotations
@@ -95,14 +95,6 @@ class Partition:
                 memory = ("the memory it shares", "its storage")[number]
                 return f"{name} begins at byte {was[number]} of {memory}", f"at byte {found[number]}"
         return None
-
-    def holds(self, values: Sequence[Any]) -> bool:
-        """Whether the values at the places share addresses as they did."""
-        try:
-            now = partition(self.places, values)
-        except NoAddress:
-            return False
-        return now.groups == self.groups and now.begins == self.begins
 
 
 def partition(places: Sequence[Place], values: Sequence[Any]) -> Partition:

@@ -7,8 +7,7 @@ tensors from plain ones; it is the raw bit set of torch's dispatcher.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy
@@ -46,8 +45,8 @@ class TensorMeta:
         return " ".join(parts)
 
 
-def tensor_meta(tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_offset: bool = False) -> TensorMeta:
-    """Read a tensor's facts; the dimensions in `dynamic` are left open, and the strides above them."""
+def tensor_meta(tensor: torch.Tensor, *, with_offset: bool = False) -> TensorMeta:
+    """Read a tensor's facts."""
     # Neither a subclass's __torch_function__ nor an active mode may see these reads.
     with torch._C.DisableTorchFunction():
         layout = tensor.layout
@@ -55,11 +54,10 @@ def tensor_meta(tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_off
         sizes = tuple(size if type(size) is int else None for size in tensor.shape)
         strides = tuple(step if type(step) is int else None for step in tensor.stride()) \
             if layout is torch.strided else None
-        meta = TensorMeta(type=type(tensor), dtype=tensor.dtype, device=tensor.device, layout=layout,
+        return TensorMeta(type=type(tensor), dtype=tensor.dtype, device=tensor.device, layout=layout,
                           sizes=sizes, strides=strides, requires_grad=tensor.requires_grad,
                           dispatch_keys=torch._C._dispatch_keys(tensor).raw_repr(),
                           storage_offset=tensor.storage_offset() if with_offset else None)
-    return with_dynamic_dims(meta, dynamic) if dynamic else meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +87,6 @@ def tensor_values(tensor: torch.Tensor) -> TensorValues:
         return TensorValues(tensor.dtype, tuple(tensor.shape), data)
 
 
-def with_dynamic_dims(meta: TensorMeta, dims: Collection[int]) -> TensorMeta:
-    """Open the given dimensions.  A stride that is a multiple of an open size is left open too."""
-    rank = len(meta.sizes)
-    open_dims = {dim % rank for dim in dims} if rank else set()
-    sizes = tuple(None if dim in open_dims else size for dim, size in enumerate(meta.sizes))
-    strides = meta.strides
-    if strides is not None:
-        strides = tuple(None if any(_steps_over(meta, inner, dim) for inner in open_dims) else stride
-                        for dim, stride in enumerate(strides))
-    return replace(meta, sizes=sizes, strides=strides)
-
-
 def contiguous_strides(sizes: tuple[Extent, ...]) -> tuple[Extent, ...]:
     """The strides of a contiguous tensor of these sizes; None left of an open size."""
     strides: list[Extent] = []
@@ -109,16 +95,6 @@ def contiguous_strides(sizes: tuple[Extent, ...]) -> tuple[Extent, ...]:
         strides.append(step)
         step = None if step is None or size is None else step * max(size, 1)
     return tuple(reversed(strides))
-
-
-def _steps_over(meta: TensorMeta, inner: int, outer: int) -> bool:
-    """Whether the stride of `outer` contains the size of `inner` (dense order of the strides)."""
-    assert meta.strides is not None
-    inner_stride, outer_stride = meta.strides[inner], meta.strides[outer]
-    if inner == outer or inner_stride is None or outer_stride is None or outer_stride == 0:
-        return False
-    # Equal strides: a dimension of size one, whose stride torch leaves arbitrary, may lie outside.
-    return outer_stride > inner_stride or (outer_stride == inner_stride and outer < inner)
 
 
 def _short(value: torch.dtype | torch.layout) -> str:

@@ -42,7 +42,6 @@ class Shell:
     shape: ShadowKind
     base: Any  # the container class: its methods serve where `type` has none
     make: Callable[..., Any]
-    mutable: bool = True
 
 
 _CONTAINERS: dict[type, ShadowKind] = {
@@ -73,7 +72,7 @@ def new_shell(cls: type) -> Shell | None:
     if solid in _CONTAINERS:
         return Shell(_CONTAINERS[solid], solid, solid.__new__)
     if solid in _VALUES and cls is not solid:
-        return Shell(ShadowKind.VALUE, solid, solid.__new__, mutable=False)
+        return Shell(ShadowKind.VALUE, solid, solid.__new__)
     return None
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from stator.native import rows_declare as row
 
 owner: type
-COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 ALLOCATION = "depends on how the object grew, which a shadow does not share"
 PINNED = "its value is a window on memory that may change under it"
 CODE_FROM_TEXT = "runs or makes code that no source file shows"
@@ -29,8 +28,7 @@ TAKES_INDEX = (
 
 # Sequences.
 for owner in (list, tuple):
-    row.deep(owner, f"{COMPARISONS} __hash__ __contains__ index count", calls_back=True, compares=True)
-    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.compared_and_shown(owner, "__contains__ index count")
     row.iterator(owner, "__iter__ __reversed__", calls_back=False)
     row.shell(owner, "__len__ __class_getitem__")
     row.pure(owner, "__getitem__ __add__ __mul__ __rmul__ __getnewargs__", calls_back=True, fresh=None)
@@ -57,8 +55,7 @@ row.mutates(dict, "clear")  # which keys go is a fact
 row.pure(dict, "get __getitem__", calls_back=True, compares=True, fresh=None)
 row.pure(dict, "__contains__ __or__ __ror__ fromkeys", calls_back=True, compares=True)
 row.pure(dict, "copy")
-row.deep(dict, COMPARISONS, calls_back=True, compares=True)
-row.deep(dict, "__repr__", calls_back=True, formats=True)
+row.compared_and_shown(dict)
 row.shell(dict, "keys values items", why="a live view")
 row.iterator(dict, "__iter__ __reversed__", calls_back=False)
 row.deny(dict, "__sizeof__", code="SB013", why=ALLOCATION)
@@ -67,8 +64,7 @@ row.deny(dict, "__sizeof__", code="SB013", why=ALLOCATION)
 for owner in (set, frozenset):
     row.shell(owner, "__len__ __class_getitem__")
     row.deny(owner, "__sizeof__", code="SB013", why=ALLOCATION)
-    row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
-    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.compared_and_shown(owner)
     row.iterator(owner, "__iter__", calls_back=False)
     row.pure(owner, "__contains__ isdisjoint issubset issuperset", calls_back=True, compares=True)
     row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__ difference "
@@ -96,13 +92,13 @@ row.mutates(bytearray, "__init__ append extend insert pop remove __setitem__ __d
 row.mutates(bytearray, "__iadd__ __imul__", calls_back=True, fresh=None)
 row.pure(
     bytearray,
-    f"{COMPARISONS} __add__ __mul__ __rmul__ __contains__ __getitem__ center count decode endswith "
+    f"{row.COMPARISONS} __add__ __mul__ __rmul__ __contains__ __getitem__ center count decode endswith "
     "expandtabs find fromhex hex index ljust lstrip maketrans partition removeprefix removesuffix replace "
     "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip translate zfill",
     calls_back=True,
 )
 row.shell(memoryview, "__len__ __repr__ __class_getitem__")
-row.pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None, why=PINNED)
+row.pure(memoryview, f"{row.COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None, why=PINNED)
 row.pure(memoryview, "__hash__ tobytes tolist hex __contains__ count index _from_flags", calls_back=True)
 row.iterator(memoryview, "__iter__", calls_back=False)
 row.mutates(memoryview, "__setitem__ __delitem__ release __enter__ __exit__", calls_back=True, fresh=None)
@@ -114,9 +110,8 @@ for owner in (bytes, bytearray, memoryview):
 views = (row.type_of({}.keys()), row.type_of({}.items()), row.type_of({}.values()), types.MappingProxyType)
 for owner in views:
     row.shell(owner, "__len__ __class_getitem__")
-    row.deep(owner, COMPARISONS, calls_back=True, compares=True)
-    row.deep(owner, "__hash__", calls_back=True, compares=True)
-    row.deep(owner, "__repr__ __str__", calls_back=True, formats=True)
+    row.compared_and_shown(owner)
+    row.deep(owner, "__str__", calls_back=True, formats=True)
     row.iterator(owner, "__iter__ __reversed__", calls_back=True)
     row.pure(owner, "__contains__ isdisjoint", calls_back=True, compares=True)
     row.pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True, compares=True)
@@ -159,15 +154,13 @@ _iterators()
 # Namespaces and aliases.
 row.shell(types.SimpleNamespace, "__new__", why="its state is its __dict__")
 row.mutates(types.SimpleNamespace, "__init__", calls_back=True)
-row.deep(types.SimpleNamespace, COMPARISONS, calls_back=True, compares=True)
-row.deep(types.SimpleNamespace, "__repr__", calls_back=True, formats=True)
+row.compared_and_shown(types.SimpleNamespace)
 row.special(types.SimpleNamespace, "__reduce__ __replace__", why="hands out the instance's __dict__")
 row.attributes(types.SimpleNamespace, "*", row.NativeClass.SPECIAL, why="hands out the instance's __dict__")
 
 for owner in (types.GenericAlias, types.UnionType):
     row.special(owner, "__call__ __instancecheck__ __subclasscheck__", why="asks the class behind the alias")
-    row.deep(owner, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
-    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.compared_and_shown(owner)
     row.pure(owner, "__new__ __getitem__ __or__ __ror__ __mro_entries__ __reduce__ __dir__ "
              "__class_getitem__", calls_back=True)
     row.iterator(owner, "__iter__")
@@ -315,11 +308,10 @@ for owner in (range, slice):
     row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
 row.shell(slice, "__new__")
 row.pure(range, "__new__ __getitem__", calls_back=True)
-row.pure(range, f"{COMPARISONS} __contains__ count index", calls_back=True, compares=True)
+row.pure(range, f"{row.COMPARISONS} __contains__ count index", calls_back=True, compares=True)
 row.iterator(range, "__iter__ __reversed__", calls_back=False)
 row.shell(range, "__len__ __bool__ __hash__ __repr__ __reduce__")
-row.deep(slice, f"{COMPARISONS} __hash__", calls_back=True, compares=True)
-row.deep(slice, "__repr__", calls_back=True, formats=True)
+row.compared_and_shown(slice)
 row.pure(slice, "indices", calls_back=True)
 row.shell(slice, "__reduce__", fresh=None)
 

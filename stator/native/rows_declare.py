@@ -34,6 +34,7 @@ INSTANCE_METHOD: type = type(vars(torch._C.DispatchKeySet)["raw_repr"])
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _NO_CONSTRUCTOR = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 ATTRIBUTE_ACCESS = "attribute access follows the attribute rules"
+COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 ROWS: dict[int, Row] = {}  # by id; each row holds its object, so an id cannot come to mean another object
 NAMES: dict[int, str] = {}  # where each object was found, for the documentation and for messages
 
@@ -228,3 +229,9 @@ wrapper = Declarer(NativeClass.WRAPPER, calls_back=True)
 iterator = Declarer(NativeClass.ITERATOR, fresh=True, calls_back=True)
 special = Declarer(NativeClass.SPECIAL, calls_back=True)
 deny = Declarer(NativeClass.DENY)
+
+
+def compared_and_shown(owner: type, more: str = "") -> None:
+    """Methods that ask the items of a container to compare, hash or show themselves; `more`: others that compare."""
+    deep(owner, f"{COMPARISONS} __hash__ {more}", calls_back=True, compares=True)
+    deep(owner, "__repr__", calls_back=True, formats=True)

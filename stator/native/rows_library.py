@@ -36,7 +36,6 @@ from stator.native import rows_declare as row
 from stator.native.rows_builtins import declare_iterator
 
 owner: type
-COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 TIME_ZONE = "reads the time zone of the process"
 GUARDED_CONTEXT = "the settings of the decimal context are guarded, its flags written back"
 DECIMAL_CONTEXT = "reads the decimal context, and leaves its flags there"
@@ -85,7 +84,7 @@ row.pure(_functools, "reduce", calls_back=True, fresh=None)
 row.shell(_functools, "cmp_to_key")
 key = row.type_of(_functools.cmp_to_key(max))
 row.shell(key, "__call__")
-row.deep(key, COMPARISONS, calls_back=True, compares=True, why="calls the comparison function")
+row.deep(key, row.COMPARISONS, calls_back=True, compares=True, why="calls the comparison function")
 row.attributes(key, "*", row.NativeClass.PURE_SHELL)
 
 partial = _functools.partial
@@ -122,8 +121,7 @@ row.mutates(deque, "insert rotate", calls_back=True)
 row.mutates(deque, "pop popleft", fresh=None)
 row.mutates(deque, "__iadd__ __imul__", calls_back=True, fresh=None)
 row.mutates(deque, "remove", calls_back=True, compares=True)
-row.deep(deque, f"{COMPARISONS} __contains__ count index", calls_back=True, compares=True)
-row.deep(deque, "__repr__", calls_back=True, formats=True)
+row.compared_and_shown(deque, "__contains__ count index")
 row.pure(deque, "__getitem__ __add__ __mul__ __rmul__", calls_back=True, fresh=None)
 row.pure(deque, "copy __copy__", calls_back=True)
 row.iterator(deque, "__iter__ __reversed__", calls_back=False)
@@ -145,8 +143,7 @@ for owner in (_collections.OrderedDict, _collections.defaultdict):
     row.shell(owner, "__setitem__", mutates=True, calls_back=True, compares=True)
     row.mutates(owner, "clear")  # which keys go is a fact
     row.pure(owner, "__or__ __ror__ fromkeys copy __copy__", calls_back=True, compares=True)
-    row.deep(owner, COMPARISONS, calls_back=True, compares=True)
-    row.deep(owner, "__repr__", calls_back=True, formats=True)
+    row.compared_and_shown(owner)
     row.iterator(owner, "__iter__ __reversed__", calls_back=False)
     row.special(owner, "__reduce__", why="hands out the instance's __dict__")
     row.deny(owner, "__sizeof__", code="SB013", why="depends on how the object grew")
@@ -200,7 +197,7 @@ row.pure(decimal, "is_canonical is_finite is_infinite is_nan is_qnan is_snan is_
          "__int__ __float__ __ceil__ __floor__ __trunc__ __complex__ __sizeof__ __repr__ __str__")
 for name in "add sub mul truediv floordiv mod divmod pow".split():
     row.pure(decimal, f"__{name}__ __r{name}__", why=GUARDED_CONTEXT)
-row.pure(decimal, f"{COMPARISONS} __neg__ __pos__ __abs__ __round__", why=GUARDED_CONTEXT)
+row.pure(decimal, f"{row.COMPARISONS} __neg__ __pos__ __abs__ __round__", why=GUARDED_CONTEXT)
 row.shell(decimal, "__copy__ __deepcopy__", fresh=None)
 row.attributes(decimal, "*", row.NativeClass.PURE_SHELL)
 row.impure(decimal, "*", why=DECIMAL_CONTEXT)
@@ -212,8 +209,8 @@ row.impure.whole_type(row.type_of(context.flags), why=DECIMAL_CONTEXT)
 # Arrays.
 owner = array.array
 row.pure(array, "array _array_reconstructor", calls_back=True)
-row.pure(owner, f"__new__ {COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__", calls_back=True)
-row.pure(owner, "__copy__ __deepcopy__ tolist tobytes tounicode", calls_back=True)
+row.pure(owner, f"__new__ {row.COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__ __copy__ "
+         "__deepcopy__ tolist tobytes tounicode", calls_back=True)
 row.iterator(owner, "__iter__", calls_back=False)
 row.shell(owner, "__len__ __repr__ __class_getitem__")
 row.mutates(owner, "append extend fromlist frombytes fromunicode insert pop remove reverse byteswap clear "
@@ -242,7 +239,7 @@ pattern, match = re.Pattern, re.Match
 row.pure(pattern, "match fullmatch search findall split", calls_back=True)
 row.pure(pattern, "sub subn", calls_back=True, why="the replacement may be a function; re expands templates in Python")
 row.iterator(pattern, "finditer scanner")
-row.pure(pattern, COMPARISONS, compares=True, calls_back=True)
+row.pure(pattern, row.COMPARISONS, compares=True, calls_back=True)
 row.shell(pattern, "__hash__ __repr__ __class_getitem__")
 row.shell(pattern, "__copy__ __deepcopy__", fresh=None)
 row.attributes(pattern, "*", row.NativeClass.PURE_SHELL, why="a pattern is immutable")

@@ -20,7 +20,6 @@ import torch
 from stator.native import rows_declare as row
 
 C: Any = torch._C
-COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 ENTRY_STATE = "each entry guards this state as a whole"
 # Functions of pybind11 quote wrong arguments with repr() in their error message: that is a callback, too.
 SETTING = "a setting of the process, guarded by its value"
@@ -68,11 +67,11 @@ row.pure(torch.Size, "numel __reduce__", fresh=None)
 row.deep(torch.Size, "__repr__", formats=True)
 row.pure(C, "finfo iinfo device", calls_back=True)
 for owner in (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo):
-    row.pure(owner, f"__new__ {COMPARISONS}", calls_back=True)
+    row.pure(owner, f"__new__ {row.COMPARISONS}", calls_back=True)
     row.shell(owner, "__repr__ __str__ __hash__ __reduce__ to_real to_complex")
     row.attributes(owner, "*", row.NativeClass.PURE_SHELL)
 row.special(torch.device, "__enter__ __exit__ __call__", why="sets the default device")
-row.pure(torch.device, f"__new__ {COMPARISONS}", calls_back=True)
+row.pure(torch.device, f"__new__ {row.COMPARISONS}", calls_back=True)
 row.shell(torch.device, "__repr__ __str__ __hash__ __reduce__")
 row.attributes(torch.device, "*", row.NativeClass.PURE_SHELL)
 row.pure(C._VariableFunctionsClass, "can_cast promote_types result_type", why="types and metadata alone")

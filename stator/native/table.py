@@ -18,7 +18,7 @@ from stator.host.value_kinds import is_a
 from stator.native import rows_arguments, rows_declare, rows_packages, rows_system  # noqa: F401  (declare the rows)
 from stator.native.rows_declare import NativeClass, Row
 
-__all__ = ["NO_RECEIVER", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
+__all__ = ["NO_RECEIVER", "NativeClass", "Row", "lookup", "name_of", "receiver_split"]
 _mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __mro__
 # Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
 _METHOD_KINDS = (rows_declare.MethodDescriptor, rows_declare.ClassMethodDescriptor)
@@ -102,15 +102,3 @@ def _method_candidates(owner: type, name: str, of_instance: bool) -> tuple[Any, 
 def name_of(row: Row) -> str:
     """Where the row's object was found, for messages: `list.append`."""
     return rows_declare.NAMES[id(row.obj)]
-
-
-def unlisted(owner: types.ModuleType | type) -> list[str]:
-    """The C callables and attributes of a module, or of one C type, that have no row."""
-    missing = []
-    for name, value in rows_declare.c_members(owner):
-        if lookup(value) is None:  # a module may export a bound method, such as random.random
-            missing.append(f"{rows_declare.owner_name(owner)}.{name}")
-    if isinstance(owner, types.ModuleType):
-        for value in dict.fromkeys(v for v in list(vars(owner).values()) if rows_declare.is_c_type(v)):
-            missing += unlisted(value)
-    return missing

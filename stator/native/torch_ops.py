@@ -5,20 +5,22 @@
 
 In: torch's own list of overridable functions and its C namespaces. Out: a set of object ids, made once.
 Functions that torch lets one override are leaves even when they are written in Python; all other Python is
-interpreted. Metadata (`size`, `dtype`, `is_floating_point`) is a leaf too: the recorder needs no node for a
-result without tensors, and `torch_metadata` tells it so in advance.
+interpreted. Metadata (`size`, `dtype`, `is_floating_point`) is a leaf too: the recorder makes no node for a
+result without tensors.
 """
 
 from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.overrides
 from torch import fx
+
+from stator.graph.analysis.mutation import overloads_of
 
 _TensorBase: Any = torch._C.TensorBase
 _OVERLOAD_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
@@ -42,16 +44,6 @@ _TENSOR_NOT_LEAF = frozenset(
     module_load as_subclass _is_view
     """.split()
 )
-_METADATA = frozenset(
-    """
-    size stride dim ndimension numel nelement element_size storage_offset get_device is_contiguous dim_order
-    is_complex is_floating_point is_signed is_conj is_neg is_inference is_same_size is_pinned is_distributed
-    is_coalesced dense_dim sparse_dim _dimI _dimV q_scale q_zero_point qscheme has_names __len__ type
-    shape dtype device layout ndim nbytes itemsize names is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn is_mps
-    is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu _has_symbolic_sizes_strides
-    _is_zerotensor
-    """.split()
-)
 # Functions of torch's C namespaces that compute no tensor from tensors: types and settings (see rows_packages), and
 # memory that another library owns.
 _FUNCTION_NOT_LEAF = frozenset(
@@ -65,28 +57,26 @@ _FUNCTION_NOT_LEAF = frozenset(
     """.split()
 )
 _LEAVES: dict[int, Any] = {}  # holds the objects, so that an id cannot come to mean another one
-_METADATA_IDS: set[int] = set()
 _RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm normal bernoulli multinomial poisson "
                     "dropout alpha_dropout".split())
 _RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",
                  "geometric", "cauchy", "log_normal")
 
 
-def _overridable() -> Iterator[tuple[str, Any]]:
+def _overridable() -> Iterator[Any]:
     """torch's own list: C and Python functions, and the attributes of Tensor."""
     for namespace, functions in torch.overrides.get_overridable_functions().items():
         if isinstance(namespace, _C_GETTERS):
             if namespace.__name__ not in _TENSOR_NOT_LEAF:
-                yield namespace.__name__, namespace
+                yield namespace
             continue
         refused = _TENSOR_NOT_LEAF if namespace is torch.Tensor else _FUNCTION_NOT_LEAF
         for function in functions:
-            name = getattr(function, "__name__", "")
-            if isinstance(function, (types.FunctionType, *_C_FUNCTIONS)) and name not in refused:
-                yield name, function
+            if isinstance(function, (types.FunctionType, *_C_FUNCTIONS)) and function.__name__ not in refused:
+                yield function
 
 
-def _c_functions() -> Iterator[tuple[str, Any]]:
+def _c_functions() -> Iterator[Any]:
     """The C functions over aten operators, factories among them, that torch does not list as overridable."""
     namespaces: list[Any] = [torch._C._VariableFunctionsClass, torch._C._nn, torch._C._fft, torch._C._linalg]
     namespaces += [torch._C._special, torch._C._nested, torch._C._sparse]
@@ -95,33 +85,25 @@ def _c_functions() -> Iterator[tuple[str, Any]]:
             function = getattr(namespace, name)
             if isinstance(function, types.BuiltinFunctionType) and name not in _FUNCTION_NOT_LEAF:
                 if not name.startswith(("__", "_test_", "_foobar")):
-                    yield name, function
-    tensor_factory = torch.tensor  # lives in torch._C, beside functions that are no computation
-    yield "tensor", tensor_factory
+                    yield function
+    yield torch.tensor  # lives in torch._C, beside functions that are no computation
 
 
-def _tensor_members() -> Iterator[tuple[str, Any]]:
+def _tensor_members() -> Iterator[Any]:
     """The C methods and attributes of Tensor; a Python class below it may override some of them."""
     for owner in (_TensorBase, torch.Tensor):
         for name, member in vars(owner).items():
             if name not in _TENSOR_NOT_LEAF and isinstance(member, (*_C_FUNCTIONS, *_C_GETTERS)):
-                yield name, member
+                yield member
 
 
-for _name, _member in (*_overridable(), *_c_functions(), *_tensor_members()):
+for _member in (*_overridable(), *_c_functions(), *_tensor_members()):
     _LEAVES[id(_member)] = _member
-    if _name in _METADATA:
-        _METADATA_IDS.add(id(_member))
 
 
 def torch_leaf(fn: object) -> bool:
     """Whether a call (or, for an attribute of Tensor, a read) of `fn` is a tensor computation."""
     return id(fn) in _LEAVES or type(fn) in _OVERLOAD_TYPES
-
-
-def torch_metadata(fn: Callable[..., Any]) -> bool:
-    """Whether a leaf only describes its tensor: its result holds no tensor, and needs no node."""
-    return id(fn) in _METADATA_IDS
 
 
 def leaves() -> list[Any]:
@@ -148,6 +130,5 @@ def _names_a_draw(name: str) -> bool:
     stem = name.strip("_")
     if stem in _RANDOM or stem.startswith(_RANDOM_STEMS):
         return True
-    packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None
-    return isinstance(packet, torch._ops.OpOverloadPacket) and any(
-        torch.Tag.nondeterministic_seeded in getattr(packet, each).tags for each in packet.overloads())
+    return name.isidentifier() and not name.startswith("__") and any(
+        torch.Tag.nondeterministic_seeded in each.tags for each in overloads_of(name))

@@ -19,6 +19,19 @@ def mlp() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
 
 
+def trained(model):
+    """Three steps of gradient descent."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def f(x):
+        loss = model(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        return loss.detach()
+    return f, [(values(),)] * 3
+
+
 # ---------------------------------------------------------------------- DDP
 
 
@@ -30,16 +43,7 @@ def ddp_forward():
 
 @built(whole=False)
 def ddp_step():
-    model = DistributedDataParallel(mlp())
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def f(x):
-        loss = model(x).square().mean()
-        loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
-        return loss.detach()
-    return f, [(values(),)] * 3
+    return trained(DistributedDataParallel(mlp()))
 
 
 @built(whole=False)
@@ -91,15 +95,7 @@ def fsdp2_forward():
 def fsdp2_step():
     model = mlp()
     fully_shard(model)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def f(x):
-        loss = model(x).square().mean()
-        loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
-        return loss.detach()
-    return f, [(values(),)] * 3
+    return trained(model)
 
 
 @built(whole=False)

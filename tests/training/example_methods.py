@@ -17,7 +17,7 @@ from torch.nn.utils import prune
 
 from tests.torch_api.side_by_side import Register, World
 from tests.training.example_networks import numbers
-from tests.training.step_programs import batch, look_at, network, values
+from tests.training.step_programs import batch, descent, look_at, network, values
 
 METHODS = Register()
 
@@ -171,8 +171,7 @@ def mixture_of_experts() -> World:
     model = nn.ModuleList([gate, experts])
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
 
-    def step(x: Any, y: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any, y: Any) -> Any:
         scores = F.softmax(gate(x), dim=1)
         weights, chosen = scores.topk(2, dim=1)
         mask = F.one_hot(chosen, 3).permute(2, 1, 0).float()
@@ -181,11 +180,8 @@ def mixture_of_experts() -> World:
             share = (mask[number] * weights.t()).sum(0).unsqueeze(1)
             out = out + expert(x) * share
         balance = (scores.mean(0) * mask.sum((1, 2)) / x.size(0)).sum() * 3
-        loss = F.mse_loss(out.sum(1, keepdim=True), y) + 0.01 * balance
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(model, optimiser))
+        return F.mse_loss(out.sum(1, keepdim=True), y) + 0.01 * balance
+    return descent(model, optimiser, loss_of)
 
 
 @METHODS
@@ -195,19 +191,15 @@ def routed_experts() -> World:
     model = nn.ModuleList([gate, experts])
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: Any, y: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any, y: Any) -> Any:
         scores = F.softmax(gate(x), dim=1)
         best, chosen = scores.max(1)
         out = torch.zeros(x.size(0), 1)
         for number, expert in enumerate(experts):
             rows = (chosen == number).nonzero().squeeze(1)
             out = out.index_add(0, rows, expert(x[rows]) * best[rows].unsqueeze(1))
-        loss = F.mse_loss(out, y)
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(model, optimiser))
+        return F.mse_loss(out, y)
+    return descent(model, optimiser, loss_of)
 
 
 @METHODS
@@ -216,17 +208,13 @@ def vq_vae() -> World:
     model = nn.ModuleList([inner, outer, codes])
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any) -> Any:
         z = inner(x)
         distances = z.pow(2).sum(1, keepdim=True) + codes.weight.pow(2).sum(1) - 2 * z @ codes.weight.t()
         nearest = codes(distances.argmin(1))
         code_loss = F.mse_loss(nearest, z.detach()) + 0.25 * F.mse_loss(z, nearest.detach())
-        loss = F.mse_loss(outer(z + (nearest - z).detach()), x) + code_loss
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, lambda i: (values(4, 6, seed=i),), look_at(model, optimiser))
+        return F.mse_loss(outer(z + (nearest - z).detach()), x) + code_loss
+    return descent(model, optimiser, loss_of, lambda i: (values(4, 6, seed=i),))
 
 
 @METHODS
@@ -235,8 +223,7 @@ def normalizing_flow() -> World:
     optimiser = torch.optim.Adamax(layers.parameters(), lr=0.01)
     prior = Normal(torch.zeros(4), torch.ones(4))
 
-    def step(x: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any) -> Any:
         total = torch.zeros(x.size(0))
         for layer in layers:
             first, second = x.chunk(2, 1)
@@ -244,11 +231,8 @@ def normalizing_flow() -> World:
             scale = torch.tanh(scale)
             x = torch.cat([second * scale.exp() + shift, first], 1)
             total = total + scale.sum(1)
-        loss = -(prior.log_prob(x).sum(1) + total).mean()
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, lambda i: (values(5, 4, seed=i),), look_at(layers, optimiser))
+        return -(prior.log_prob(x).sum(1) + total).mean()
+    return descent(layers, optimiser, loss_of, lambda i: (values(5, 4, seed=i),))
 
 
 @METHODS
@@ -279,17 +263,13 @@ def word2vec() -> World:
     model = nn.ModuleList([inner, outer])
     optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
 
-    def step(center: Any, context: Any) -> Any:
+    def loss_of(center: Any, context: Any) -> Any:
         noise = torch.randint(0, 12, (center.size(0), 3))
-        optimiser.zero_grad()
         at = inner(center)
         close = F.logsigmoid((at * outer(context)).sum(1))
         far = F.logsigmoid(-torch.bmm(outer(noise), at.unsqueeze(2)).squeeze(2)).sum(1)
-        loss = -(close + far).mean()
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, lambda i: (numbers(12, 4, seed=i), numbers(12, 4, seed=i + 50)), look_at(model, optimiser))
+        return -(close + far).mean()
+    return descent(model, optimiser, loss_of, lambda i: (numbers(12, 4, seed=i), numbers(12, 4, seed=i + 50)))
 
 
 @METHODS
@@ -297,13 +277,10 @@ def word2vec_with_sparse_gradients() -> World:
     table = nn.Embedding(12, 5, sparse=True)
     optimiser = torch.optim.SparseAdam(table.parameters(), lr=0.05)
 
-    def step(center: Any, context: Any) -> Any:
-        optimiser.zero_grad()
-        loss = -F.logsigmoid((table(center) * table(context)).sum(1)).mean()
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, lambda i: (numbers(12, 4, seed=i), numbers(12, 4, seed=i + 50)), lambda: dict(table.state_dict()))
+    def loss_of(center: Any, context: Any) -> Any:
+        return -F.logsigmoid((table(center) * table(context)).sum(1)).mean()
+    return descent(table, optimiser, loss_of, lambda i: (numbers(12, 4, seed=i), numbers(12, 4, seed=i + 50)),
+                   lambda: dict(table.state_dict()))
 
 
 @METHODS
@@ -372,13 +349,9 @@ def pruned() -> World:
     prune.random_unstructured(model[2], "bias", amount=1)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: Any, y: Any) -> Any:
-        optimiser.zero_grad()
-        loss = F.mse_loss(model(x), y)
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(model, optimiser))
+    def loss_of(x: Any, y: Any) -> Any:
+        return F.mse_loss(model(x), y)
+    return descent(model, optimiser, loss_of)
 
 
 class Reversed(torch.autograd.Function):
@@ -398,17 +371,12 @@ def domain_adaptation() -> World:
     model = nn.ModuleList([body, label, domain])
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: Any, y: Any, other: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any, y: Any, other: Any) -> Any:
         here, there = torch.relu(body(x)), torch.relu(body(other))
         guessed = domain(Reversed.apply(torch.cat([here, there]), 0.5))
         where = torch.cat([torch.zeros(len(x)), torch.ones(len(other))]).long()
-        loss = F.cross_entropy(label(here), y) + F.cross_entropy(guessed, where)
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, lambda i: (values(4, 4, seed=i), numbers(2, 4, seed=i), values(3, 4, seed=i)),
-                 look_at(model, optimiser))
+        return F.cross_entropy(label(here), y) + F.cross_entropy(guessed, where)
+    return descent(model, optimiser, loss_of, lambda i: (values(4, 4, seed=i), numbers(2, 4, seed=i), values(3, 4, seed=i)))
 
 
 @METHODS
@@ -436,13 +404,9 @@ def distillation() -> World:
     teacher, student = network(nn.Linear(8, 8)).eval(), network()
     optimiser = torch.optim.ASGD(student.parameters(), lr=0.05)
 
-    def step(x: Any, y: Any) -> Any:
+    def loss_of(x: Any, y: Any) -> Any:
         with torch.inference_mode():
             aim = teacher(x)
-        optimiser.zero_grad()
         guess = student(x)
-        loss = 0.5 * F.mse_loss(guess, aim.clone()) + 0.5 * F.mse_loss(guess, y)
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(student, optimiser))
+        return 0.5 * F.mse_loss(guess, aim.clone()) + 0.5 * F.mse_loss(guess, y)
+    return descent(student, optimiser, loss_of)

@@ -39,17 +39,21 @@ def look_at(model: nn.Module, *others: Any) -> Callable[[], Any]:
     return look
 
 
-def trained_by(make: Any, **options: Any) -> World:
-    model = network()
-    optimiser = make(model.parameters(), **options)
-
-    def step(x: Any, y: Any) -> Any:
+def descent(model: nn.Module, optimiser: Any, loss_of: Callable[..., Any], arguments: Any = batch,
+            look: Callable[[], Any] | None = None) -> World:
+    """A world whose step computes a loss, differentiates it and steps."""
+    def step(*given: Any) -> Any:
         optimiser.zero_grad()
-        loss = F.mse_loss(model(x), y)
+        loss = loss_of(*given)
         loss.backward()
         optimiser.step()
         return loss
-    return World(step, batch, look_at(model, optimiser))
+    return World(step, arguments, look or look_at(model, optimiser))
+
+
+def trained_by(make: Any, **options: Any) -> World:
+    model = network()
+    return descent(model, make(model.parameters(), **options), lambda x, y: F.mse_loss(model(x), y))
 
 
 @STEPS
@@ -114,15 +118,11 @@ def with_tensor_hooks() -> World:
     model = network()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: Any, y: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any, y: Any) -> Any:
         hidden = model[0](x)
         hidden.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
-        loss = F.mse_loss(model[2](model[1](hidden)), y)
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(model, optimiser))
+        return F.mse_loss(model[2](model[1](hidden)), y)
+    return descent(model, optimiser, loss_of)
 
 
 @STEPS
@@ -132,13 +132,9 @@ def frozen_and_unused() -> World:
     model[0].requires_grad_(False)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: Any, y: Any) -> Any:
-        optimiser.zero_grad()
-        loss = F.mse_loss(model[3](model[2](model[1](model[0](x)))), y)
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(model, optimiser))
+    def loss_of(x: Any, y: Any) -> Any:
+        return F.mse_loss(model[3](model[2](model[1](model[0](x)))), y)
+    return descent(model, optimiser, loss_of)
 
 
 @STEPS
@@ -162,17 +158,13 @@ def penalised() -> World:
     model = network()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: Any, y: Any) -> Any:
-        optimiser.zero_grad()
+    def loss_of(x: Any, y: Any) -> Any:
         x = x.detach().requires_grad_()
         judged = model(x)
         slope, = torch.autograd.grad(judged.sum(), x, create_graph=True)
-        loss = F.mse_loss(judged, y) + ((slope.norm(dim=1) - 1) ** 2).mean() + sum(
+        return F.mse_loss(judged, y) + ((slope.norm(dim=1) - 1) ** 2).mean() + sum(
             each.abs().sum() for each in model.parameters()) * 0.001
-        loss.backward()
-        optimiser.step()
-        return loss
-    return World(step, batch, look_at(model, optimiser))
+    return descent(model, optimiser, loss_of)
 
 
 @STEPS

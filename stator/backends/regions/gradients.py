@@ -21,6 +21,7 @@ from stator.backends.pieces import settings_kept, torch_set_to
 from stator.backends.regions.extraction import Piece, wants_grad
 from stator.backends.regions.flow import Flow
 from stator.backends.regions.probes import fresh_fake
+from stator.graph.fx.nodes import run_target
 
 
 def moved_gradient(flow: Flow, piece: Piece, mode: FakeTensorMode) -> str:
@@ -53,10 +54,7 @@ def run(gm: fx.GraphModule, nodes: list[fx.Node], values: dict[fx.Node, Any]) ->
         return getattr(gm, str(node.target)) if node.op == "get_attr" else values[node]
 
     for node in nodes:
-        args, kwargs = map_arg((node.args, node.kwargs), value)
-        target: Any = node.target
-        values[node] = target(*args, **kwargs) if node.op == "call_function" else \
-            getattr(args[0], target)(*args[1:], **kwargs)
+        values[node] = run_target(node.op, node.target, *map_arg((node.args, node.kwargs), value))
 
 
 def layout(tensor: torch.Tensor) -> Any:

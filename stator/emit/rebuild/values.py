@@ -68,7 +68,6 @@ class Rebuilder:
         self.choices: dict[int, str] = {}  # of tensors that came out of a captured branch -> their variable
         self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
         self.drawn: dict[Source, str] = {}  # what the residual draws or copies before the graph -> its variable
-        self.building: set[int] = set()
         self.literals: dict[str, Any] = {}  # text -> the constant that it stands for
         self.raised: dict[str, dict[int, dict[str, Any]]] = {}  # of exceptions -> locals of their tracebacks, by number
         self.afterwards: list[str] = []  # statements that follow the write-backs

@@ -314,9 +314,14 @@ def written_by(node: fx.Node) -> list[fx.Node]:
 
 def changes_views(node: fx.Node) -> bool:
     """Whether a node changes in place how a tensor lies in its memory, or whose view it is (`t_`, `detach_`)."""
-    packet = getattr(torch.ops.aten, operator_name(node.target), None) if node.op.startswith("call_") else None
-    return isinstance(packet, OpOverloadPacket) and any(
-        torch.Tag.inplace_view in getattr(packet, each).tags for each in packet.overloads())
+    overloads = overloads_of(node.target) if node.op.startswith("call_") else ()
+    return any(torch.Tag.inplace_view in each.tags for each in overloads)
+
+
+def overloads_of(target: object) -> list[OpOverload]:
+    """The overloads of ATen's operator of that name; none for a function of the user."""
+    packet = getattr(torch.ops.aten, operator_name(target) or "-", None)
+    return [getattr(packet, name) for name in packet.overloads()] if isinstance(packet, OpOverloadPacket) else []
 
 
 def uncounted_writes(node: fx.Node) -> list[fx.Node]:

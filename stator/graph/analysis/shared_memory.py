@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.graph.analysis.mutation import operator_name, storage_of, tensors_in
+from stator.graph.analysis.mutation import overloads_of, storage_of, tensors_in
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import Propagation
 from stator.guards.partition import Address, byte_range, group
@@ -175,9 +174,7 @@ def _is_basic(index: object) -> bool:
 
 def is_pointwise(target: object) -> bool:
     """Whether an operator computes each element from those at the same place."""
-    packet = getattr(torch.ops.aten, operator_name(target) or "-", None)
-    return isinstance(packet, OpOverloadPacket) and any(
-        torch.Tag.pointwise in getattr(packet, name).tags for name in packet.overloads())
+    return any(torch.Tag.pointwise in each.tags for each in overloads_of(target))
 
 
 # ---------------------------------------------------------------------- layouts

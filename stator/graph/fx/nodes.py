@@ -67,6 +67,11 @@ def spell(func: Callable[..., Any]) -> tuple[str, Any]:
     return _spell_hashed(func)
 
 
+def run_target(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a node calls."""
+    return target(*args, **kwargs) if op == "call_function" else getattr(args[0], target)(*args[1:], **kwargs)
+
+
 def input_name(text: str) -> str:
     """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
     return legal_name(name_parts(text))

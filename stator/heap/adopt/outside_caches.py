@@ -13,8 +13,6 @@ from typing import Any
 from stator.guards.guard import MISSING as ABSENT
 from stator.guards.guard import is_constant
 
-WRAPPER = functools._lru_cache_wrapper
-
 
 def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any]:
     """The (key, result, type) triples of a bounded cache, the dict of either kind, the mark between args and kwargs.

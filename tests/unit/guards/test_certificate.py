@@ -12,9 +12,9 @@ from agreement import program
 
 import stator
 from stator.guards.guard import Guard, Kind
-from stator.guards.guard_semantics import check
 from stator.guards.tensor_meta import tensor_meta
 from stator.source import Attr, CallOf, CellOf, DictOf, Index, Key, Local, Pinned, Slot, Source
+from tests.unit.guards.plain_semantics import check
 
 X = Local("x", 0)
 

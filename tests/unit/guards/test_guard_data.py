@@ -1,6 +1,7 @@
 """Guards as data: words, keys, sets and pruning."""
 
 import types
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,6 @@ from stator.guards.guard import (
 )
 from stator.guards.guard_set import GuardList, GuardSet
 from stator.guards.lower import Op, lower
-from stator.guards.tensor_meta import with_dynamic_dims
 from stator.source import WORLD, CallOf, DictOf, Global, Index, Key, Local, Pinned, Source
 
 SELF, X, Y = Local("self", 0), Local("x", 1), Local("y", 2)
@@ -57,7 +57,7 @@ class Config:
             "tensor x: float32[2, 3] cpu requires_grad=False",
         ),
         (
-            Guard(X, Kind.TENSOR, tensor_meta(torch.ones(2, 3).t(), dynamic=[0])),
+            Guard(X, Kind.TENSOR, replace(tensor_meta(torch.ones(2, 3).t()), sizes=(None, 2), strides=(1, None))),
             "tensor x: float32[?, 2] cpu requires_grad=False strides (1, ?)",
         ),
     ],
@@ -175,13 +175,6 @@ def test_lowering_refuses_what_would_run_code() -> None:
         lower([Guard(Key(X, Key1()), Kind.ID, None)])
     with pytest.raises(ValueError, match="guard it by ID"):
         lower([Guard(X, Kind.EQUALS, [1])])
-
-
-def test_open_dimensions_open_the_strides_above_them() -> None:
-    meta = tensor_meta(torch.ones(2, 3, 4), dynamic=[1])
-    assert meta.sizes == (2, None, 4) and meta.strides == (None, 4, 1)
-    transposed = with_dynamic_dims(tensor_meta(torch.ones(2, 3).t()), [0])
-    assert transposed.sizes == (None, 2) and transposed.strides == (1, None)
 
 
 def test_a_list_of_guards_is_pruned_in_checking_order_and_made_once() -> None:

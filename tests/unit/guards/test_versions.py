@@ -9,8 +9,8 @@ import torch
 from agreement import program
 
 from stator.guards.guard import MISSING, Guard, Kind
-from stator.guards.guard_semantics import check
 from stator.source import DictOf, Global, Index, Key, KeyAt, Local, Pinned, ValueAt
+from tests.unit.guards.plain_semantics import check
 
 X = Local("x", 0)
 

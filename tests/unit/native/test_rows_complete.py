@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from stator.native.rows_declare import is_c_type, optional_module
-from stator.native.table import unlisted
 from stator.native.torch_ops import torch_leaf
+from tests.unit.native.row_coverage import unlisted
 
 MODULES = """
     builtins types _operator operator math cmath itertools _functools functools _collections collections _bisect _heapq

@@ -25,7 +25,8 @@ from stator.breaks import REGISTRY
 from stator.errors import InternalError
 from stator.native import rows_declare
 from stator.native.rows_declare import NAMES, ROWS, add, is_c_type
-from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split, unlisted
+from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
+from tests.unit.native.row_coverage import unlisted
 
 
 class Sub(list):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import stator
 from stator.native.rows_declare import ROWS
 from stator.native.table import name_of
-from stator.native.torch_ops import leaves, torch_leaf, torch_metadata
+from stator.native.torch_ops import leaves, torch_leaf
 
 Tensor = torch.Tensor
 LEAVES = [
@@ -43,20 +43,6 @@ def test_tensor_computations_are_leaves(leaf: object):
 @pytest.mark.parametrize("other", NOT_LEAVES, ids=name_it)
 def test_other_callables_are_not(other: object):
     assert not torch_leaf(other)
-
-
-def test_metadata_is_told_from_computation():
-    assert all(
-        map(torch_metadata, (Tensor.size, Tensor.shape, Tensor.dtype, Tensor.dim, torch.is_floating_point))
-    )
-    assert not any(map(torch_metadata, (Tensor.T, Tensor.item, Tensor.add, torch.add, Tensor.data)))
-
-
-def test_a_metadata_leaf_returns_no_tensor():
-    tensor = torch.zeros(2, 3)
-    for leaf in filter(torch_metadata, leaves()):
-        if getattr(leaf, "__objclass__", None) is torch._C.TensorBase and not callable(leaf):
-            assert not isinstance(leaf.__get__(tensor), Tensor), leaf
 
 
 def test_nothing_is_both_a_leaf_and_a_row():
