@@ -19,6 +19,7 @@ class Strategy(enum.StrEnum):
     """One way of capturing that a call site can turn off (`capture/next_attempt`), by its text in messages."""
 
     CHECKPOINTS = "checkpoints"  # the backward pass reads memory again that was written to
+    CODE_FROM_TEXT = "code made at run time"  # in dicts of the trace, which no resume function takes over
     COMPILER = "compilers"  # off: the graph is run as it is
     COMPILING_SHOWN = "torch.compiler.is_compiling"  # the program may see that it is captured
     CARRIED_NUMBERS = "numbers that a loop carries"  # Inductor of torch 2.13 fails on them

@@ -142,6 +142,8 @@ def turn_off_inside(vm: VM, reason: Break) -> None:
         reason.stop.turn_off = Strategy.FORWARD_MODE
     elif vm.autograd.pushed_hooks or vm.autograd.hook_cells:  # the rest would be saved without them, or changes them
         reason.stop.turn_off = Strategy.SAVED_TENSOR_HOOKS
+    elif vm.heap.dicts.made_scopes:
+        reason.stop.turn_off = Strategy.CODE_FROM_TEXT
     elif object_functions.locals_are_kept(vm):
         reason.stop.turn_off = Strategy.KEPT_LOCALS
     elif vm.warnings.recordings:  # a list that is filled by half

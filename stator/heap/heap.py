@@ -378,7 +378,7 @@ class Heap(Exposure):
         return found
 
     def scope(self, namespace: dict[str, Any]) -> Scope:
-        found = self.scopes.get(id(namespace))
+        found = self.dicts.made_scopes.get(id(namespace)) or self.scopes.get(id(namespace))
         if found is None:
             found = self.scopes[id(namespace)] = Scope(self, namespace)
             if id(namespace) in self.by_original:  # it was met as a dict before

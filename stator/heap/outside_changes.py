@@ -33,14 +33,14 @@ _EMPTY_CELL = types.CellType()
 
 
 def anything_changed(heap: Heap) -> bool:
-    return any(scope.overlay for scope in heap.scopes.values()) or any(map(_changed, heap.trackers))
+    return any(scope.overlay for scope in heap.scopes.values()) or any(map(has_changed, heap.trackers))
 
 
 def let_go(tracker: VariableTracker) -> list[Any]:
     """Objects that a user's place held, and holds no more."""
     before = _initial_parts(tracker, tracker.shape in _CHANGING)
     held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
-    if not held or not _changed(tracker):
+    if not held or not has_changed(tracker):
         return []
     now = {id(part) for part in _parts(tracker)}
     return [part.raw if type(part) is Box else part for part in held
@@ -60,14 +60,14 @@ def _initial_parts(tracker: VariableTracker, contents: bool = True) -> list[Any]
 def fingerprint(heap: Heap) -> list[tuple[int, tuple[int, ...]]]:
     """Changed objects, to be compared with another such list: identities of objects and of their parts."""
     found = [(id(tracker), _contents(tracker) or tuple(map(id, _parts(tracker))))
-             for tracker in heap.trackers if _changed(tracker)]
+             for tracker in heap.trackers if has_changed(tracker)]
     return found + [(id(scope), tuple(map(id, scope.overlay.values())))
                     for scope in heap.scopes.values() if scope.overlay]
 
 
 def changed_trackers(heap: Heap) -> list[VariableTracker]:
     """The records of the objects that are changed now, among those that were written to."""
-    found = [tracker for tracker in heap.changes.written.values() if _changed(tracker)]
+    found = [tracker for tracker in heap.changes.written.values() if has_changed(tracker)]
     heap.changes.written = {number: tracker for number, tracker in heap.changes.written.items()
                     if tracker.shape in MOVING or any(tracker is each for each in found)}
     return found
@@ -114,7 +114,7 @@ def _parts(tracker: VariableTracker) -> list[Any]:
     return parts
 
 
-def _changed(tracker: VariableTracker) -> bool:
+def has_changed(tracker: VariableTracker) -> bool:
     shape, standin, initial = tracker.shape, tracker.standin, tracker.initial
     if shape is ShadowKind.TENSOR:
         return bool(standin._version)  # in-place operations count up from the fake tensor's first version

@@ -114,6 +114,7 @@ class Namespaces(Mechanism):
     given: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # of an object of the trace -> it, its new dict
     owners: dict[int, Any] = field(default_factory=dict)  # of an instance dict of the trace -> its instance
     class_views: dict[type, Any] = field(default_factory=dict)
+    made_scopes: dict[int, Scope] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

@@ -184,8 +184,7 @@ row.special(builtins, "id hash", why="the identity of a shadow is that of its or
 row.special(builtins, "iter next aiter anext", why="generators and user iterators are interpreted")
 row.special(builtins, "locals globals", why="asks about the interpreted frame")
 row.special(builtins, "__build_class__ __import__", why="runs Python that must be interpreted")
-row.special(builtins, "eval exec", why=CODE_FROM_TEXT)
-row.deny(builtins, "compile", code="SB001", why=CODE_FROM_TEXT)
+row.special(builtins, "eval exec compile", why=CODE_FROM_TEXT)
 row.deny(builtins, "open input breakpoint", code="SB015")
 
 # Constructors.

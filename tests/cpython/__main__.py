@@ -1,4 +1,4 @@
-"""`python -m tests.cpython [--jsonl FILE] [module[::Class.method] ...]`: the table, and what differs.
+"""`python -m tests.cpython [--fullgraph] [--jsonl FILE] [module[::Class.method] ...]`: the table, and what differs.
 
 In: names of modules of the interpreter's `test` package (all of `MODULES` by default).  Out: a line per module, then
 every test that passes in eager and not compiled; the exit status is 1 when there is one.
@@ -34,6 +34,7 @@ def cause_of(outcome: Outcome) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cpython")
     parser.add_argument("--jsonl", help="append one record per test to this file")
+    parser.add_argument("--fullgraph", action="store_true", help="capture bodies whole; a graph break refuses the test")
     parser.add_argument("modules", nargs="*")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # `timeout` ends the child too
@@ -47,7 +48,8 @@ def main(arguments: list[str]) -> int:
         if importlib.util.find_spec(f"test.{module}") is None:
             print(f"{module:32s} is no module of this interpreter's tests", flush=True)
             continue
-        for outcome in run_module(module, lambda found, test=test: not test or re.search(test, found) is not None):
+        for outcome in run_module(module, lambda found, test=test: not test or re.search(test, found) is not None,
+                                  options.fullgraph):
             verdict = outcome.verdict()
             counts[verdict] += 1
             counts["eager"] += outcome.compiled is not None

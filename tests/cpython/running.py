@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stator import api, events
+from stator import api, errors, events
 
 SECONDS = 20.0  # of processor time: on a busy machine a test is not slower for it
 PATIENCE = 10.0  # how many times as long it may take by the clock
@@ -37,7 +37,7 @@ PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal a process gets when its pare
 
 @dataclass
 class Ending:
-    """How one run of one test ended. `status`: passed, failed, skipped, crashed or timeout."""
+    """How one run of one test ended. `status`: passed, failed, skipped, refused, crashed or timeout."""
 
     status: str
     detail: str = ""
@@ -57,7 +57,7 @@ class Outcome:
             return "not run"
         if self.compiled.status == "failed":
             return "different"
-        if self.compiled.status != "passed":
+        if self.compiled.status not in ("passed", "refused"):
             return self.compiled.status
         if self.compiled.internal:
             return "internal"
@@ -83,7 +83,7 @@ def name_of(case: unittest.TestCase) -> str:
 
 
 def run_module(module_name: str, wanted: Callable[[str], bool] = lambda name: True,
-               ) -> Iterator[Outcome]:
+               fullgraph: bool = False) -> Iterator[Outcome]:
     cases = cases_of(module_name)
     api.compile(len_of, backend="eager")([])  # what the first capture loads, the children inherit
     gc.collect()
@@ -92,7 +92,9 @@ def run_module(module_name: str, wanted: Callable[[str], bool] = lambda name: Tr
         if not wanted(name_of(case)):
             continue
         eager = in_child(lambda case=case: run_case(case, compiled=False))
-        compiled = in_child(lambda case=case: run_case(case, compiled=True)) if eager.status == "passed" else None
+        compiled = None
+        if eager.status == "passed":
+            compiled = in_child(lambda case=case: run_case(case, compiled=True, fullgraph=fullgraph))
         yield Outcome(name_of(case), eager, compiled)
 
 
@@ -100,12 +102,13 @@ def len_of(items: list[Any]) -> int:
     return len(items)
 
 
-def run_case(case: unittest.TestCase, compiled: bool) -> Ending:
+def run_case(case: unittest.TestCase, compiled: bool, fullgraph: bool = False) -> Ending:
     """Run it here, with the fixtures of its class and module."""
     if compiled:
         name = case._testMethodName
-        case.__dict__[name] = api.compile(getattr(case, name), backend="eager")
+        case.__dict__[name] = api.compile(getattr(case, name), backend="eager", fullgraph=fullgraph)
     result = unittest.TestResult()
+    refused = note_refusals()
     with events.record() as log:
         unittest.TestSuite([case]).run(result)
     ending = Ending("passed")
@@ -114,6 +117,9 @@ def run_case(case: unittest.TestCase, compiled: bool) -> Ending:
         ending.status, ending.detail = "failed", wrong[0] if wrong else "unexpected success"
     elif result.skipped and not compiled:
         ending.status = "skipped"
+    if refused and ending.status == "failed":
+        ending.status = "refused"  # by fullgraph=True, which is no wrong answer
+    ending.breaks.extend(refused)
     for event in log:
         if isinstance(event, events.GraphBreak):
             ending.breaks.append(f"{event.code}: {event.cause}")
@@ -122,6 +128,19 @@ def run_case(case: unittest.TestCase, compiled: bool) -> Ending:
         elif isinstance(event, events.InternalFailure):
             ending.internal.append("".join(traceback.format_exception(event.error)))
     return ending
+
+
+def note_refusals() -> list[str]:
+    """A list that gets the cause of each error of fullgraph=True in this process, also where the test handles the error."""
+    refused: list[str] = []
+    make = errors.Unsupported.__init__
+
+    def noting(self: errors.Unsupported, code: str, title: str, cause: str = "", *rest: Any, **named: Any) -> None:
+        refused.append(f"{code}: {cause}")
+        make(self, code, title, cause, *rest, **named)
+
+    errors.Unsupported.__init__ = noting  # type: ignore[method-assign]
+    return refused
 
 
 def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:

@@ -139,7 +139,7 @@ def attributes_through_a_base():
     return Scene(fn, one(ramp()), lambda: setattr(items, "k", 7), lambda: (list(items), vars(items)))
 
 
-@probe("SB001")
+@probe()
 def code_made_of_text():
     scale = 3
 

@@ -26,7 +26,7 @@ from stator.breaks import Strategy
 from stator.emit.residual import eager_calls
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import RULES
-from stator.library.python import text_and_pickling
+from stator.library.python import text_formatting
 from tests.own_process import in_own_process
 
 X = torch.tensor([1.0, -2.0, 3.0])
@@ -469,4 +469,4 @@ def test_arrays_of_the_call_are_constants_under_guards() -> None:
 
 
 def test_formats_that_string_formatter_does_not_count() -> None:
-    assert text_and_pickling._number_fields("{[a]}{.b:{}}{{x}}", itertools.count()) == "{0[a]:}{1.b:{2:}}{{x}}"
+    assert text_formatting._number_fields("{[a]}{.b:{}}{{x}}", itertools.count()) == "{0[a]:}{1.b:{2:}}{{x}}"

@@ -320,10 +320,11 @@ class Rebuilder:
         cells = "None"
         if value.__closure__:
             cells = "(" + ", ".join(self.value(cell) for cell in value.__closure__) + ",)"
-        defaults = self.value(value.__defaults__)
+        defaults, made = self.value(value.__defaults__), id(value.__globals__) in self.vm.heap.dicts.made_scopes
+        scope = self.value(value.__globals__) if made else self.writer.constant(value.__globals__, "globals")
         if id(value) in self.memo:  # it refers to itself through a cell, which built it already
             return self.memo[id(value)]
-        code, scope = self.writer.constant(value.__code__, "code"), self.writer.constant(value.__globals__, "globals")
+        code = self.writer.constant(value.__code__, "code")
         name = self.variable(value, value.__name__, f"{make}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
         self.writer.line(f"{name}.__qualname__ = {value.__qualname__!r}")
         own_doc = value.__doc__ == (value.__code__.co_consts[0] if value.__code__.co_consts else None)

@@ -19,12 +19,14 @@ from stator.code.flow import handed_over
 from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
 from stator.guards.guard import Kind
-from stator.heap.tracker import Box
+from stator.heap.outside_changes import has_changed
+from stator.heap.tracker import Box, unbox
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
 from stator.interp.machine import declined, op, ops
 from stator.interp.objects.attributes import load_attr
+from stator.interp.objects.items import delete_item, get_item, set_item
 from stator.interp.services import VM
 from stator.source import Key, Pinned
 
@@ -154,11 +156,11 @@ def DELETE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 def read_name(vm: VM, names: Any, name: str) -> Any:
-    """A name in a class body's namespace, which a metaclass's `__prepare__` may have made."""
-    if type(names) is dict:
-        return names.get(name, MISSING)
+    """A name in the namespace of a class body or of exec(), which the program may have made; None: the globals."""
+    if names is None or type(names) is dict and id(names) not in vm.heap.by_standin:
+        return MISSING if names is None else unbox(names.get(name, MISSING))
     try:
-        return vm.native(type(names).__getitem__, (names, name))
+        return vm.sync(lambda: get_item(vm, names, name))
     except Raised as raised:
         if not is_a(raised.exc, KeyError):
             raise
@@ -186,24 +188,30 @@ def push_name_or_global(vm: VM, frame: Frame, names: Any, name: str) -> None:
 @op
 def STORE_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
-    if type(frame.names) is dict:
+    if frame.names is None:
+        frame.scope.write(instr.argval, value)
+    elif type(frame.names) is dict and id(frame.names) not in vm.heap.by_standin:
         frame.names[instr.argval] = value
     else:
-        vm.native(type(frame.names).__setitem__, (frame.names, instr.argval, value))
+        vm.sync(lambda: set_item(vm, frame.names, instr.argval, value, None))
 
 
 @op
 def DELETE_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
+    names = frame.scope.view() if frame.names is None else frame.names
     try:
-        del frame.names[instr.argval]
-    except KeyError:
+        vm.sync(lambda: delete_item(vm, names, instr.argval, None))
+    except Raised as raised:
+        if not is_a(raised.exc, KeyError):
+            raise
         raise name_error(instr.argval) from None
 
 
 @op
 def SETUP_ANNOTATIONS(vm: VM, frame: Frame, instr: Instruction) -> None:
-    if read_name(vm, frame.names, "__annotations__") is MISSING:
-        frame.names["__annotations__"] = {}
+    names = frame.scope.view() if frame.names is None else frame.names
+    if read_name(vm, names, "__annotations__") is MISSING:
+        vm.sync(lambda: set_item(vm, names, "__annotations__", {}, None))
 
 
 @op
@@ -258,7 +266,7 @@ def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
 def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
     """Break where an import would run user code, or find an entry that only the trace has made."""
     modules = vm.heap.by_original.get(id(sys.modules))
-    if modules is not None and id(modules) in vm.heap.changes.written:
+    if modules is not None and id(modules) in vm.heap.changes.written and has_changed(modules):
         raise Break("SB006", "an import after the program has changed sys.modules")
     full = absolute_name(namespace, name, level)
     wanted = [full]

@@ -114,14 +114,15 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
             raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
         vm.heap.expose(obj)
         vm.heap.expose_attributes(tracker)
-        if tracker.initial_slots is not None:
-            expose_slots(vm, tracker)
+        expose_slots(vm, tracker)
+    if callee is object.__reduce_ex__ and is_a(obj, BaseException):  # C code would run a method that has a rule
+        return vm.call_sync(vm.sync(lambda: vm.load_attr(obj, "__reduce__")), ())
     return vm.native(callee, (obj, *protocol))
 
 
 def expose_slots(vm: VM, tracker: VariableTracker) -> None:
     """C code will look at every slot: those that are empty, and what the others hold, become facts."""
-    for member in slot_members(type(tracker.original)):
+    for member in slot_members(type(tracker.original)) if tracker.initial_slots is not None else ():
         try:
             value = member.__get__(tracker.standin)
         except AttributeError:

@@ -11,6 +11,7 @@ import collections
 import sys
 import types
 import weakref
+from inspect import CO_OPTIMIZED
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from stator.interp.objects.attributes import load_attr, load_generic, load_tenso
 from stator.interp.objects.descriptors import load_type_attr
 from stator.interp.objects.operators import call_slot
 from stator.interp.opcodes.name_opcodes import read_cell
-from stator.interp.rule_registry import refuse, rule, suspending_rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.vm import VM
 from stator.source import DictOf, Pinned
@@ -177,8 +178,8 @@ def _locals(vm: VM) -> Any:
 
 def names_in(frame: Frame) -> Any:
     """The namespace that locals() gives in a frame."""
-    if frame.names is not None:
-        return frame.names
+    if frame.names is not None or not frame.code.co_flags & CO_OPTIMIZED:
+        return frame.scope.view() if frame.names is None else frame.names
     found: dict[str, Any] = {} if frame.shown_locals is None else frame.shown_locals
     for slot, name in enumerate(frame.unit.local_names):
         value = frame.locals[slot]
@@ -208,11 +209,6 @@ def locals_are_kept(vm: VM) -> bool:
 rule(globals)(lambda vm: vm.frame.scope.view())
 
 
-# Names and the `from __future__` flags are those of the frame that asks.
-refuse(eval, exec, code="SB001", detail="eval() or exec() of code made at run time", whole_frame=True)
-refuse(compile, code="SB001", detail="builtins.compile: runs or makes code that no source file shows", whole_frame=True)
-
-
 @rule(dir)
 def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
     if obj is MISSING:
@@ -222,9 +218,14 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
         if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
             raise Break("SB005", f"dir() of a {type(obj).__name__} from outside")
         vm.heap.expose_attributes(tracker)
-    elif is_a(obj, (type, types.ModuleType)) and id(obj) not in vm.fresh:
-        raise Break("SB005", "dir() of a class or module")
-    for base in ancestors(vm, type(obj)) if find(vm, type(obj), "__dir__") is object.__dir__ else ():
+    elif is_a(obj, types.ModuleType) and id(obj) not in vm.fresh:
+        if (scope := vm.heap.scope(obj.__dict__)).overlay or scope.shadow is not None:
+            raise Break("SB005", "dir() of a module that the program has changed")
+        vm.heap.guard(Pinned(obj.__dict__), Kind.KEYS, tuple(obj.__dict__))
+    for base in (*(ancestors(vm, obj) if is_a(obj, type) else ()),
+                 *(ancestors(vm, type(obj)) if find(vm, type(obj), "__dir__") is object.__dir__ else ())):
+        if vm.classes.overlays.get(base):
+            raise Break("SB005", "dir() of a class that the program has changed")
         if is_mutable_class(base) and id(base) not in vm.fresh:
             vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(type.__dict__["__dict__"].__get__(base)))
     return vm.native(dir, (obj,))

@@ -26,7 +26,7 @@ def test_items_of_a_list_of_any_length_are_looked_at() -> None:
 
 def in_python(y: torch.Tensor) -> torch.Tensor:
     z = y + 1
-    exec("1")  # this frame runs to its end as it is
+    exec("1", closure=None)  # this frame runs to its end as it is
     return z * 2
 
 

@@ -1,0 +1,134 @@
+"""eval, exec and compile: code made at run time is captured like any other, in namespaces given or not."""
+
+import torch
+
+from curriculum import call, case, ramp
+from tests.comparison import same_as_eager
+
+SCALE = 3
+NAMES = {"count": 0, "step": 2}
+
+
+class Logged(dict):
+    def __init__(self):
+        super().__init__()
+        self.read = []
+
+    def __getitem__(self, name):
+        self.read.append(name)
+        return super().__getitem__(name)
+
+
+@case()
+def eval_reads_locals_and_globals(x, y):
+    return eval("x * SCALE + y"), eval("  [i + 1 for i in range(SCALE)]"), eval("lambda q: q + SCALE")(2)
+
+
+@case()
+def eval_in_given_namespaces(x, y):
+    return eval("a + b", {"a": x}, {"b": y}), eval("k", {"k": 1}), eval("x", None, {"x": y})
+
+
+@case()
+def exec_makes_functions_and_classes(x, y):
+    names = {"x": x}
+    exec("shift = 2\ndef add(v):\n    return v + shift + x\nclass C:\n    own = shift\n    def get(self):\n        return add(self.own)", names)
+    names["shift"] = 5
+    return names["add"](y), names["C"]().get(), sorted(names)
+
+
+@case(graphs=0)
+def made_functions_leave_with_their_globals(x, y):
+    names = {}
+    exec("k = 10\ndef add(v):\n    return v + k", names)
+    add = names["add"]
+    return add, add.__globals__ is names, add.__globals__["add"] is add
+
+
+@case()
+def exec_writes_locals_that_locals_shows(x, y):
+    exec("z = x + 1")
+    return locals()["z"], "z" in locals()
+
+
+@case(graphs=0)
+def exec_changes_an_outside_dict(x, y):
+    exec("count += step\nseen = [count]\ndel step", NAMES)
+    NAMES["step"] = NAMES["count"]
+    return NAMES["count"], NAMES["seen"], "__builtins__" in NAMES
+
+
+@case(graphs=0)
+def exec_in_a_mapping_of_its_own(x, y):
+    names = Logged()
+    exec("a = SCALE\nb = a + 1", globals(), names)
+    return dict(names), names.read
+
+
+@case(graphs=0)
+def annotations_and_deletions(x, y):
+    names = {}
+    exec("a: int = 1\nb = 2\ndel b", names)
+    return names["a"], names["__annotations__"], "b" in names
+
+
+@case(graphs=0)
+def exec_assigns_globals(x, y):
+    exec("global made\nmade = [1]")
+    return made  # noqa: F821
+
+
+@case()
+def code_objects(x, y):
+    code = compile("x + y", "<made>", "eval")
+    return eval(code), code.co_names, code.co_filename, eval(code, {"x": 1, "y": 2})
+
+
+@case(graphs=0)
+def errors_of_code(x, y):
+    said = []
+    for text in ("1 +", "missing", "1 / 0"):
+        try:
+            eval(text)
+        except Exception as error:
+            said.append((type(error), str(error)))
+    for wrong in ([], 3):
+        try:
+            exec("1", wrong)
+        except TypeError as error:
+            said.append(str(error))
+    try:
+        eval("1", [])
+    except TypeError as error:
+        said.append(str(error))
+    return said
+
+
+@case(lambda: call("x * 2", ramp()), lambda: call("x - 1", ramp()))
+def text_of_the_caller(text, x):
+    return eval(text)
+
+
+@case()
+def import_inside(x, y):
+    names = {}
+    exec("import math\nfrom operator import add as plus\nroot = math.sqrt(16)", names)
+    return names["root"], names["plus"](x, y)
+
+
+def test_a_break_behind_made_globals_runs_the_frame_natively():
+    def fn(x):
+        names = {"x": x}
+        exec("y = x + 1\ndef get():\n    return y", names)
+        torch._C._dispatch_key_set(x)
+        return names["get"]() * 2
+
+    same_as_eager(fn, call(ramp()), fullgraph=False)
+
+
+def test_a_break_inside_the_code_is_a_break_at_the_call():
+    def fn(x):
+        exec("import sys\ndepth = sys._getframe().f_lineno", names := {})
+        return x + names["depth"]
+
+    same_as_eager(fn, call(ramp()), fullgraph=False)
