@@ -201,7 +201,7 @@ def reset() -> None:
 
 
 def shape_profile() -> str:
-    """What every place has learned about changing sizes, as JSON."""
+    """Export the changing sizes that every place has met, as JSON."""
     return str(tracer().shape_profile())
 
 

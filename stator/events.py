@@ -172,11 +172,6 @@ class GraphCut(Event):
     names: tuple[str, ...] = ()  # of calls that the user has named, else empty
     refused: tuple[str, ...] = ()  # named calls that are no pieces of their own, and why
 
-    @property
-    def saved_seconds(self) -> float:
-        """The time that compiling each use would have taken beyond that."""
-        return sum([took * (uses - 1) for took, (_, uses) in zip(self.seconds, self.pieces, strict=False)])
-
 
 class PiecesCompiled(Event):
     """A graph is being compiled in pieces: unique ones done, of how many, in which time."""
@@ -261,7 +256,16 @@ Listener = Callable[[Event], object]
 _listeners: tuple[Listener, ...] = ()
 _lock = threading.Lock()
 _lines_wanted = 0
-_progress_viewer: Listener | None = None
+progress_viewers: list[Listener] = []  # get progress of captures; not listeners, for whom other events are built
+
+
+class Trial(threading.local):
+    """Captures of a thread that are tried and not used: no event of it is emitted."""
+
+    active = False
+
+
+trial = Trial()
 
 
 def want_lines(wanted: bool) -> None:
@@ -276,12 +280,12 @@ def lines_wanted() -> bool:
 
 def listening() -> bool:
     """Whether anybody listens: ask before building an event that is costly to build."""
-    return bool(_listeners)
+    return bool(_listeners) and not trial.active
 
 
 def emit(event: Event) -> None:
     """Hand an event to every listener; the exception of a listener becomes a warning."""
-    for listener in _listeners:
+    for listener in () if trial.active else _listeners:
         try:
             listener(event)
         except Exception as error:
@@ -308,16 +312,10 @@ class Names:
 names = Names()
 
 
-def show_progress_with(viewer: Listener) -> None:
-    """Hand progress of captures to a viewer, too: it does not count as a listener, for whom other events are built."""
-    global _progress_viewer
-    _progress_viewer = viewer
-
-
 def emit_progress(event: CaptureProgress | PiecesCompiled) -> None:
     emit(event)
-    if _progress_viewer is not None:
-        _progress_viewer(event)
+    for viewer in progress_viewers:
+        viewer(event)
 
 
 def subscribe(callback: Listener) -> Callable[[], None]:

@@ -6,6 +6,7 @@ In: a Python function and its settings.  Out: a C++ entry object that holds guar
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 import time
 import types
@@ -58,7 +59,7 @@ def open_site(function: types.FunctionType, settings: Settings, compiled: _core.
         name = f"{name_of(type(compiled.prefix_args[0]))}.forward"
     site = CallSite(function, settings, name)
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
-    invoke = site.nested.invoke if settings.compile_nested else call_natively
+    invoke = site.nested.invoke if settings.compile_nested else operator.call
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
     site.compiled, compiled._stator_site = compiled, site
     register(site)
@@ -86,10 +87,6 @@ def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
     entry = make_entry(func, replace(site.stance.own_settings, fullgraph=False, name=None, shapes={}))
     entry._stator_site.is_nested = True
     return entry
-
-
-def call_natively(function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
-    return function(*args, **kwargs)
 
 
 def reset() -> None:
@@ -192,16 +189,13 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         if fits_by_now(compiled, installed if again or threading.active_count() == 1 else [], bound):
             _tracing.retried = id(compiled)
             return _core.RETRY
-        _tracing.active, started = True, time.perf_counter()
+        started = time.perf_counter()
         try:
-            with held_signals(), collector_paused(), loggers_unchanged(), set_aside():
-                entry = capture(site, bound)
+            entry = traced(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left
                 site.points.leave_policy()
             raise
-        finally:
-            _tracing.active = False
         if entry is None:
             if site.start.job is not None:
                 events.emit(events.EagerFallback(site.name, "another process compiles it"))
@@ -215,6 +209,16 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         update_dispatch(compiled)
         note_capture(site, time.perf_counter() - started)
     return _core.RETRY
+
+
+def traced(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
+    """Capture one call, and install nothing."""
+    _tracing.active = True
+    try:
+        with held_signals(), collector_paused(), loggers_unchanged(), set_aside():
+            return capture(site, bound)
+    finally:
+        _tracing.active = False
 
 
 def runs_eagerly(site: CallSite, bound: tuple[Any, ...]) -> str:
@@ -302,7 +306,6 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     resumed = CallSite(function, site.stance.own_settings, point.name, point=point, points=site.points,
                        nested=site.nested, learned=Learned(site.learned.data_dependent))
     resumed.shapes.floats, resumed.shapes.items = site.shapes.floats, site.shapes.items
-
     resumed.compiled = _core.CompiledFunction(function, functools.partial(on_miss, resumed), ())
     resumed.compiled.taker = point.run_native
     resumed.compiled._stator_site = resumed

@@ -201,7 +201,7 @@ def show_progress(event: events.Event) -> None:
             write(stream, "progress", render(event), "")
 
 
-events.show_progress_with(show_progress)
+events.progress_viewers.append(show_progress)
 _stop: Callable[[], None] | None = None
 
 

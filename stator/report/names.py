@@ -100,9 +100,7 @@ class UserNames(events.Names):
         return {id(module): path for module, path in members(root) if id(module) in sought}
 
     def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> events.Terms:
-        if not events.listening():  # nobody needs them
-            return ()
-        return tuple(_of_call(fn, values) if point is None else _of_point(cast("Point", point), values))
+        return terms_of(fn, point, values) if events.listening() else ()  # nobody needs them
 
     def line(self, guard: Placed, guards: Sequence[Placed], begins: tuple[str, int]) -> tuple[str, int]:
         found = user_lines(guards)(guard)
@@ -110,6 +108,11 @@ class UserNames(events.Names):
 
 
 events.names = UserNames()
+
+
+def terms_of(fn: Callable[..., object], point: object, values: Sequence[object]) -> events.Terms:
+    """Names of the arguments of a call, or of what goes on at a resume point."""
+    return tuple(_of_call(fn, values) if point is None else _of_point(cast("Point", point), values))
 
 
 def _of_call(fn: Callable[..., object], values: Sequence[object]) -> Iterator[tuple[str, str]]:

@@ -96,11 +96,12 @@ def user_place(event: events.GraphBreak) -> tuple[str, int] | None:
 
 def _graph_cut(event: events.GraphCut) -> str:
     unique, total = sum(nodes for nodes, _ in event.pieces), sum(nodes * uses for nodes, uses in event.pieces)
+    saved = sum(took * (uses - 1) for took, (_, uses) in zip(event.seconds, event.pieces, strict=False))
     names = [f"{name}: " if name else "" for name in event.names] or [""] * len(event.pieces)
     pieces = ", ".join([f"{name}{nodes} nodes x{uses}"
                         for name, (nodes, uses) in zip(names, event.pieces, strict=True)])
     return "\n".join([f"regions: {len(event.pieces)} pieces compiled ({pieces}), {unique} of {total} nodes, in "
-                      f"{sum(event.seconds):.2f} s; about {event.saved_seconds:.2f} s saved",
+                      f"{sum(event.seconds):.2f} s; about {saved:.2f} s saved",
                       *[f"regions: no piece of its own: {why}" for why in event.refused]])
 
 
