@@ -31,12 +31,12 @@ class _Captured(Exception):
 class AotCompiledFunction:
     """A function with the captures it was given; a call that none of them accepts is an error."""
 
-    def __init__(self, entry: _core.CompiledFunction, original: Callable[..., Any]) -> None:
+    def __init__(self, entry: _core.CompiledFunction, original: Callable[..., object]) -> None:
         self._entry, self.__wrapped__ = entry, original
         site = first_call.opened(entry)
         entry.miss.__setstate__((functools.partial(_stored_or_error, site), (), {}, None))
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         return self._entry(*args, **kwargs)
 
     def save_compiled_function(self, path: str, external_data: object = None) -> int:
@@ -50,7 +50,7 @@ class AotCompiledFunction:
                                "would return a wrong result; use options={'guard_filter_fn': ...}")
 
 
-def _stored_or_error(site: Any, compiled: object, bound: tuple[Any, ...], args: object, kwargs: object) -> object:
+def _stored_or_error(site: Any, compiled: object, bound: tuple[object, ...], args: object, kwargs: object) -> object:
     if first_call.tracer().take_stored(site, bound):
         return _core.RETRY
     recompiles = load("stator.capture.recompiles")
@@ -58,11 +58,11 @@ def _stored_or_error(site: Any, compiled: object, bound: tuple[Any, ...], args: 
     raise RecompileForbidden(f"no capture of {site.name} fits this call{reason}; give aot_compile() such inputs too")
 
 
-def capture_only(entry: _core.CompiledFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def capture_only(entry: _core.CompiledFunction, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     """Install the entry for a call, which is not made."""
     site, tracer = first_call.opened(entry), first_call.tracer()
 
-    def captured(*call: Any) -> object:
+    def captured(*call: object) -> object:
         answer = tracer.on_miss(site, *call)
         if answer is _core.RETRY:
             raise _Captured
@@ -80,8 +80,8 @@ def capture_only(entry: _core.CompiledFunction, args: tuple[Any, ...], kwargs: M
         entry.miss.__setstate__(before)
 
 
-def aot_compile(original: Callable[..., Any], settings: Settings,
-                example_inputs: tuple[tuple[Any, ...], dict[str, Any]]) -> AotCompiledFunction:
+def aot_compile(original: Callable[..., object], settings: Settings,
+                example_inputs: tuple[tuple[object, ...], dict[str, object]]) -> AotCompiledFunction:
     """Capture a function for example inputs, without a call of it, as torch's `aot_compile` does."""
     if not settings.fullgraph:
         raise OptionValueError("aot_compile() needs torch.compile(..., fullgraph=True): code after a graph break is "
@@ -103,12 +103,12 @@ def add_aot_compile(compiled: Any) -> Any:
     return compiled
 
 
-def load_compiled_function(original: Callable[..., Any]) -> Callable[..., Any]:
+def load_compiled_function(original: Callable[..., object]) -> Callable[..., object]:
     """torch's own function, which reads Stator's files too: the function is found by its name."""
 
     @functools.wraps(original)
     def read(file: io.IOBase, *, f_globals: dict[str, object] | None = None,
-             external_data: dict[str, Any] | None = None) -> Callable[..., Any]:
+             external_data: dict[str, object] | None = None) -> object:
         start, files = file.tell(), load(_FILES)
         container = files.container_in(file.read())
         if container is None:
@@ -133,22 +133,22 @@ def _loaded(files: Any, container: Any, f_globals: dict[str, object] | None) -> 
     return AotCompiledFunction(entry, function)
 
 
-def saving_caches(original: Callable[[], Any]) -> Callable[[], Any]:
+def saving_caches(original: Callable[[], object]) -> Callable[[], object]:
     """torch.compiler.save_cache_artifacts, with the entries of Stator."""
 
     @functools.wraps(original)
-    def save_cache_artifacts() -> Any:
+    def save_cache_artifacts() -> object:
         load(_CACHES).record_captures()
         return original()
 
     return save_cache_artifacts
 
 
-def loading_caches(original: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def loading_caches(original: Callable[[bytes], object]) -> Callable[[bytes], object]:
     """torch.compiler.load_cache_artifacts, which knows the entries of Stator."""
 
     @functools.wraps(original)
-    def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
+    def load_cache_artifacts(serialized_artifacts: bytes) -> object:
         load(_CACHES)
         return original(serialized_artifacts)
 
