@@ -117,6 +117,10 @@ class RecompileForbidden(StatorError):
     like = "torch._dynamo.exc", "RecompileError"
 
 
+class RankAgreementTimeout(StatorError):
+    """Under strict=True: other ranks did not come to a place where this one captures."""
+
+
 class DeclarationError(StatorError, ValueError):
     """A dimension that was declared dynamic, and is not: the text says what made a constant of it, and where."""
 

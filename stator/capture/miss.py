@@ -41,6 +41,7 @@ from stator.host.garbage_collection import collector_paused, living
 from stator.host.held_signals import held_signals
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
+from stator.ranks.agreement import agree
 from stator.settings import marks, stance
 from stator.settings.options import Settings
 from stator.settings.process_config import config
@@ -175,6 +176,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
                         site.shapes.memory.learn(tag.guards, bound)
         if config.error_on_recompile:
             forbid_recompile(site, bound)
+    agree(site, bound)
     with torch._C.DisableTorchFunction():
         code_memory.recall(site, bound)
     if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
