@@ -33,6 +33,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/capture/first_call.py": "docs/artifacts.md",
     "stator/host/lazy_imports.py": "docs/artifacts.md",
     "stator/ranks/": "docs/ranks.md",
+    "stator/capture/rank_agreement.py": "docs/ranks.md",
     "stator/library/distributed/": "docs/ranks.md",
     "stator/report/": "docs/report.md",
     "stator/cli/": "docs/report.md",

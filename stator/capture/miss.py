@@ -41,7 +41,7 @@ from stator.host.garbage_collection import collector_paused, living
 from stator.host.held_signals import held_signals
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
-from stator.ranks.agreement import agree
+from stator.capture.rank_agreement import agree
 from stator.settings import marks, stance
 from stator.settings.options import Settings
 from stator.settings.process_config import config

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import stator
 from stator import events
 from stator.errors import RankAgreementTimeout
-from stator.ranks.agreement import Exchange, RankMissing, RanksAgreed, differing, facts_of
+from stator.capture.rank_agreement import Exchange, RankMissing, RanksAgreed, differing, facts_of
 from tests.own_process import in_new_interpreters
 
 MODULE = "tests.ranks.test_agreement"
