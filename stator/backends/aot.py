@@ -97,10 +97,7 @@ def detach_view(value: object) -> object:
 def compile_aot_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                       settings: Settings ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    partition = draws_in_place(load_partition())
-    with eager_streams(gm), compilers(gm) as given:
-        return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-            gm, example_inputs, **given, partition_fn=partition, keep_inference_input_mutations=True)
+    return pass_through(gm, example_inputs, load_partition())
 
 
 def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
@@ -109,10 +106,15 @@ def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs:
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
     partition = functools.partial(load_partition(), compiler="inductor")
+    return pass_through(gm, example_inputs, partition, decompositions=compile_fx.select_decomp_table())
+
+
+def pass_through(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any],
+                 **options: object) -> Callable[..., Any]:
     with eager_streams(gm), compilers(gm) as given:
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-            gm, example_inputs, **given, decompositions=compile_fx.select_decomp_table(),
-            partition_fn=draws_in_place(partition), keep_inference_input_mutations=True)
+            gm, example_inputs, **given, **options, partition_fn=draws_in_place(partition),
+            keep_inference_input_mutations=True)
 
 
 def failed_in_autograd(error: BaseException) -> bool:

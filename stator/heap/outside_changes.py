@@ -16,13 +16,14 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from stator.breaks import Break
 from stator.heap.iterators.outside_iterators import ADOPTED, WALKERS
+from stator.heap.iterators.peekable_iterators import list_changed
 from stator.heap.pure_readers import bytes_of, reduced
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, items_in_order, raw_members, slot_values
 from stator.heap.services import Heap
@@ -115,34 +116,35 @@ def _parts(tracker: VariableTracker) -> list[Any]:
 
 
 def has_changed(tracker: VariableTracker) -> bool:
-    shape, standin, initial = tracker.shape, tracker.standin, tracker.initial
+    shape, standin = tracker.shape, tracker.standin
     if shape is ShadowKind.TENSOR:
         return bool(standin._version)  # in-place operations count up from the fake tensor's first version
     if shape in CLASSED and type(standin) is not type(tracker.original):
         return True
-    if shape is ShadowKind.LIST:
-        items = list(raw_members(standin))
-        return len(items) != len(initial) or not all(map(is_current, initial, items))
-    if shape is ShadowKind.DICT:
-        pairs = list(items_in_order(standin))
-        if len(pairs) != len(initial) or any(
-                key is not known or not is_current(box, item)
-                for (key, item), (known, box) in zip(pairs, initial.items(), strict=True)):
-            return True
-    elif shape is ShadowKind.SET:
-        if tracker.table.is_changed(standin):
-            return True
-    elif shape is ShadowKind.CELL:
-        return initial is not None if standin == _EMPTY_CELL else not is_current(initial, standin.cell_contents)
-    elif shape is ShadowKind.ARRAY:
-        return tracker.exposed and bytes_of(standin) != bytes_of(tracker.original)
-    elif shape is ShadowKind.BUFFER:
-        return bytes_of(standin) != tracker.initial
-    elif shape not in _WITHOUT_CONTENTS:
-        return True
-    return _attributes_changed(tracker)
+    contents = _CONTENTS_CHANGED.get(shape)
+    changed = shape not in _WITHOUT_CONTENTS if contents is None else contents(tracker)
+    return changed or _attributes_changed(tracker)
 
 
+def _dict_changed(tracker: VariableTracker) -> bool:
+    pairs, initial = list(items_in_order(tracker.standin)), tracker.initial
+    return len(pairs) != len(initial) or any(
+        key is not known or not is_current(box, item)
+        for (key, item), (known, box) in zip(pairs, initial.items(), strict=True))
+
+
+def _cell_changed(tracker: VariableTracker) -> bool:
+    if tracker.standin == _EMPTY_CELL:
+        return tracker.initial is not None
+    return not is_current(tracker.initial, tracker.standin.cell_contents)
+
+
+_CONTENTS_CHANGED: dict[ShadowKind, Callable[[VariableTracker], bool]] = {
+    ShadowKind.LIST: list_changed, ShadowKind.DICT: _dict_changed, ShadowKind.CELL: _cell_changed,
+    ShadowKind.SET: lambda tracker: tracker.table.is_changed(tracker.standin),
+    ShadowKind.ARRAY: lambda tracker: tracker.exposed and bytes_of(tracker.standin) != bytes_of(tracker.original),
+    ShadowKind.BUFFER: lambda tracker: bytes_of(tracker.standin) != tracker.initial,
+}
 _CHANGING = (ShadowKind.DICT, ShadowKind.LIST, ShadowKind.SET, ShadowKind.CELL)
 CLASSED = (ShadowKind.OBJECT, ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET)  # their `__class__` can be assigned
 _WITHOUT_CONTENTS = {ShadowKind.OBJECT, ShadowKind.TUPLE, ShadowKind.OPAQUE, ShadowKind.VALUE}

@@ -6,7 +6,6 @@ In: a node.  Out: facts that its call on fake tensors shows.  Calls that write, 
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Any
 
 import torch
@@ -18,7 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from stator.backends.regions.flow import Flow
-from stator.graph.analysis.mutation import is_torchs, writes
+from stator.graph.analysis.autograd_boundaries import functions_behind
+from stator.graph.analysis.mutation import is_torchs, tensors_in, writes
+from stator.graph.fx.nodes import run_target
 
 
 def fresh_fake(fake: Any, mode: FakeTensorMode) -> Any:
@@ -65,26 +66,12 @@ class Probes:
         made, fakes = self.call(node)
         if made is None or given not in fakes:
             return -1
-        leaf = fakes[given]
-        waiting = [each.grad_fn for each in torch.utils._pytree.tree_leaves(made)
-                   if isinstance(each, torch.Tensor) and each.grad_fn is not None]
-        seen: set[Any] = set()
-        count = 0
-        while waiting:
-            function = waiting.pop()
-            if function in seen:
-                continue
-            seen.add(function)
-            for each, _ in function.next_functions:
-                if each is not None and getattr(each, "variable", None) is leaf:
-                    count += 1
-                elif each is not None:
-                    waiting.append(each)
-        return count
+        functions = functions_behind(list(tensors_in(made)))
+        return sum(getattr(each, "variable", None) is fakes[given]
+                   for function in functions for each, _ in function.next_functions)
 
     def call(self, node: fx.Node) -> tuple[Any, dict[fx.Node, Any]]:
         """The result on fresh fakes, and these; None where the node is not called."""
-        target = functools.partial(_call_method, node.target) if node.op == "call_method" else node.target
         fakes: dict[fx.Node, Any] = {}
         for each in node.all_input_nodes:
             value = self.flow.value(each)
@@ -96,9 +83,5 @@ class Probes:
             return None, fakes
         args, kwargs = map_arg((node.args, node.kwargs), fakes.__getitem__)
         with contextlib.suppress(Exception), torch._C.DisableTorchFunction(), self.mode, enable_python_dispatcher():
-            return target(*args, **kwargs), fakes  # type: ignore[operator]
+            return run_target(node.op, node.target, args, kwargs), fakes
         return None, fakes
-
-
-def _call_method(name: str, given: Any, *args: Any, **kwargs: Any) -> Any:
-    return getattr(given, name)(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import pytest
@@ -150,3 +151,23 @@ def test_ways_that_lie_otherwise_are_not_one_result(fn: Any) -> None:
     for x in (X, -X, X):
         (found, told), (expected, other) = subject(x), fn(x)
         assert torch.equal(found, expected) and told == other
+
+
+@pytest.mark.parametrize("base", [list, collections.deque, dict, set, int, tuple, object])
+def test_an_attribute_that_one_way_sets_is_no_effect_of_the_other(base: type) -> None:
+    held: Any = type("Held", (base,), {})()
+    held.count = 0
+
+    def fn(x: Any) -> Any:
+        if x.sum() > 0:
+            held.count += 1
+            return x + 1
+        return x - 1
+
+    subject = compiled(fn)
+    for x in (-X, X, -X):
+        seen = []
+        for each in (fn, subject):
+            held.count = 0
+            seen.append((each(x).tolist(), held.count))
+        assert seen[0] == seen[1]
