@@ -242,7 +242,7 @@ def counted(iterable: Iterable[Any], mapping: Any) -> None:
 
 def plan(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> tuple[int, Plan] | None:
     """Which argument a call runs through, and the loop that does the same; None where there is none."""
-    planner = _PLANNERS.get(id(descriptor))
+    planner = PLANNERS.get(id(descriptor))
     return None if planner is None else planner(descriptor, args, kwargs or {})
 
 
@@ -281,7 +281,7 @@ def _reduce(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return 1, (reduced, (args[1], args[0], args[2] if len(args) == 3 else _NOTHING, _NOTHING, descriptor))
 
 
-_PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
+PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
     (list, _exactly(1, lambda items: (listed, (items,)))), (set, _exactly(1, lambda items: (in_set, (items,)))),
     (any, _exactly(1, lambda items: (any_of, (items,)))), (all, _exactly(1, lambda items: (all_of, (items,)))),
     (sum, _sum), (min, _extreme(least)), (max, _extreme(greatest)), (functools.reduce, _reduce),

@@ -14,6 +14,7 @@ itself, which raises.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import types
@@ -29,6 +30,7 @@ Binder = Callable[[Any, Any], bool]  # args, kwargs
 RULES: dict[int, Rule] = {}  # id of a callable (kept alive in RULED)
 CODE_RULES: dict[int, Any] = {}  # id of a code object: functions that one `def` makes again and again
 RULED: list[tuple[Any, Any]] = []  # each callable or code object, and its rule
+PERFORMERS: dict[int, Callable[[object], Rule]] = {}  # id of a callable with a rule -> the same rule for a copy of it
 TAKES_UNREAD: set[int] = set()
 TAKES_GRAPH_SCALARS: set[int] = set()
 UNASKED: set[int] = set()
@@ -81,13 +83,23 @@ def _registers(callables: tuple[Any, ...], suspends: bool, unread: bool = False,
         own = _binder(parameters)
         for callee in callables:
             fits = _own_binder(callee) if takes_all and type(callee) in _SIGNED else own
-            RULES[id(callee)] = _performed(callee, function, fits, suspends, (callee,) if takes_callee else ())
+            perform = functools.partial(_performed, function=function, fits=fits, suspends=suspends, named=takes_callee)
+            RULES[id(callee)], PERFORMERS[id(callee)] = perform(callee), perform
             RULED.append((callee, function))
         return function
     return register
 
 
-def _performed(callee: Any, function: Any, fits: Binder, suspends: bool, first: tuple[Any, ...]) -> Rule:
+def alias(copy: object, original: object) -> None:
+    """Give the rule of a C callable to a copy of it."""
+    if (perform := PERFORMERS.get(id(original))) is not None:
+        RULES[id(copy)] = perform(copy if isinstance(copy, type) else original)  # functions are known by identity
+        RULED.append((copy, perform))
+
+
+def _performed(callee: Any, function: Any, fits: Binder, suspends: bool, named: bool) -> Rule:
+    first = (callee,) if named else ()
+
     def perform(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if not fits(args, kwargs):
             value = vm.native_unhooked(callee, args, kwargs)

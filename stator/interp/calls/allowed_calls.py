@@ -25,6 +25,7 @@ from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.reached_state import Reach
 from stator.host.value_kinds import is_a
 from stator.interp import iteration
+from stator.interp.calls import module_copies
 from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
@@ -88,6 +89,7 @@ def refuse_unlisted(fn: Any) -> None:
             refuse_disabled(fn)
     elif type(fn) in C_CALLABLES:
         descriptor = receiver_split(fn)[0]
+        module_copies.declare(descriptor)
         if id(descriptor) not in RULES and id(fn) not in RULES and not torch_leaf(descriptor) and not torch_leaf(fn) \
                 and not is_marked(fn) and lookup(fn) is None and iteration.plan(descriptor, (), None) is None:
             runnable_row(fn, None)

@@ -14,6 +14,7 @@ from stator.graph.metadata.input_layouts import acts_as_wrapper
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, module_of, name_in_errors
+from stator.interp.calls import module_copies
 from stator.interp.calls.allowed_calls import refuse_disabled
 from stator.interp.frame import Continuation, Frame, Raised, raising
 from stator.interp.lookup import MISSING, find, flags_of, mro_of
@@ -60,8 +61,7 @@ def call_class(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 def instantiate(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], cont: Continuation | None) -> None:
-    row = lookup(cls)
-    if row is not None:
+    if lookup(cls) is not None or module_copies.declare(cls) and lookup(cls) is not None:
         return vm.call_native(cls, args, kwargs, cont)
     if flags_of(cls) & _NO_INSTANCES:
         return vm.give(vm.native_unhooked(cls, args, kwargs), cont)  # raises

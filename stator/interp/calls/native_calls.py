@@ -26,7 +26,7 @@ from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, module_of
 from stator.interp import iteration
-from stator.interp.calls import allowed_calls
+from stator.interp.calls import allowed_calls, module_copies
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
@@ -37,6 +37,7 @@ from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
+from stator.native.rows_declare import ROWS
 from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
@@ -57,6 +58,8 @@ _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
 def call_native(vm: VM, fn: Any, args: Any, kwargs: object, cont: Any) -> None:
     descriptor, receiver = receiver_split(fn)
     fn = descriptor if receiver is NO_RECEIVER else fn  # an accessor of pybind11
+    if id(descriptor) not in ROWS and id(descriptor) not in RULES:
+        module_copies.declare(descriptor)
     if descriptor is not fn and (stop := vm.heap.refused.get(id(fn))) is not None:
         raise Break(stop.code, stop.detail)  # bound to the user's own object, which has no stand-in
     if vm.heap.is_opaque(fn):

@@ -1,0 +1,110 @@
+"""C functions and types of a module that was imported afresh.   import_fresh_module("functools")._functools.reduce
+
+In: a C callable that no row knows.  Out: whether it has got the rows, rules and loops of its original.  A C module that
+is imported again has new function and type objects with the same C code.  Two modules of one definition (`PyModuleDef`)
+are copies of each other; their functions and descriptors of one name are, where they hold the same pointers to C code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stator.interp.iteration import PLANNERS
+from stator.interp.rule_registry import alias
+from stator.native.rows_declare import NAMES, ROWS, c_members, is_c_type
+
+_HEAD, _WORD = object.__basicsize__, ctypes.sizeof(ctypes.c_void_p)
+_POINTERS = {types.BuiltinFunctionType: (0,), types.MethodDescriptorType: (3,), types.ClassMethodDescriptorType: (3,),
+             types.GetSetDescriptorType: (3,), types.WrapperDescriptorType: (3, 4), types.MemberDescriptorType: ()}
+_DESCRIPTORS = (types.MethodDescriptorType, types.ClassMethodDescriptorType, types.WrapperDescriptorType,
+                types.GetSetDescriptorType, types.MemberDescriptorType)
+_definition = ctypes.pythonapi.PyModule_GetDef
+_definition.argtypes, _definition.restype = [ctypes.py_object], ctypes.c_void_p
+_module_of_type = ctypes.pythonapi.PyType_GetModule
+_module_of_type.argtypes, _module_of_type.restype = [ctypes.py_object], ctypes.c_void_p
+_originals: dict[int, types.ModuleType] = {}  # by the address of their definition
+_seen: dict[int, object] = {}  # modules and types that are no copies, or are declared
+
+
+def declare(fn: object) -> bool:
+    """Declare the module or the type of a C callable, if that is a copy of one that has rows."""
+    owner = _owner_of(fn)
+    module = _module_of_c_type(owner) if isinstance(owner, type) else owner
+    if type(module) is not types.ModuleType or id(owner) in _seen:
+        return False
+    _seen[id(owner)] = owner
+    if not _originals:
+        for each in [*sys.modules.values()]:
+            if type(each) is types.ModuleType and (address := _definition(each)) and each is not module:
+                _originals.setdefault(address, each)
+    original = _originals.get(_definition(module) or 0)
+    if original is None or original is module:
+        return False
+    pairs = [*_pairs(module, original)]
+    if isinstance(owner, type) and not any(owner is copy for copy, _ in pairs):  # not exported by the module
+        pairs += [pair for known in _hidden_types(original) if known.__name__ == owner.__name__
+                  for pair in _type_pairs(owner, known)]
+    for copy, known in pairs:
+        if id(known) in ROWS and id(copy) not in ROWS:
+            ROWS[id(copy)], NAMES[id(copy)] = replace(ROWS[id(known)], obj=copy), NAMES[id(known)]
+        if id(known) in PLANNERS:
+            PLANNERS[id(copy)] = PLANNERS[id(known)]
+        alias(copy, known)
+    return bool(pairs)
+
+
+def _owner_of(fn: object) -> object:
+    if type(fn) is types.BuiltinFunctionType:
+        return fn.__self__
+    return fn.__objclass__ if isinstance(fn, _DESCRIPTORS) else fn
+
+
+def _module_of_c_type(owner: type) -> object:
+    if not is_c_type(owner):
+        return None
+    try:
+        address = _module_of_type(owner)
+    except TypeError:  # a type without a module
+        return None
+    return ctypes.cast(address, ctypes.py_object).value
+
+
+def _hidden_types(original: types.ModuleType) -> set[type]:
+    """Types of a module that rows know by their methods alone."""
+    owners = {row.obj.__objclass__ for row in ROWS.values() if isinstance(row.obj, _DESCRIPTORS)}
+    return {owner for owner in owners if owner.__module__ in (original.__name__, original.__name__.lstrip("_"))
+            and _module_of_c_type(owner) is original}
+
+
+def _pairs(module: types.ModuleType, original: types.ModuleType) -> Iterator[tuple[object, object]]:
+    """C callables, types and attributes of a copy, each with its original."""
+    known = vars(original)
+    for name, value in list(vars(module).items()):
+        other = known.get(name)
+        if isinstance(value, type) and isinstance(other, type):
+            if value is not other and _module_of_c_type(value) is module and _module_of_c_type(other) is original:
+                yield from _type_pairs(value, other)
+        elif value is not other and _same_code(value, other):
+            yield value, other
+
+
+def _type_pairs(value: type, other: type) -> Iterator[tuple[object, object]]:
+    if value.__basicsize__ == other.__basicsize__:
+        yield value, other
+        theirs = dict(c_members(other))
+        yield from ((part, theirs[key]) for key, part in c_members(value)
+                    if key in theirs and _same_code(part, theirs[key]))
+
+
+def _same_code(value: object, other: object) -> bool:
+    places = _POINTERS.get(type(value))
+    return places is not None and type(value) is type(other) and all(
+        _pointer(value, place) == _pointer(other, place) for place in places)
+
+
+def _pointer(value: object, place: int) -> int | None:
+    return ctypes.c_void_p.from_address(id(value) + _HEAD + place * _WORD).value
