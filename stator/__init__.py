@@ -17,14 +17,7 @@ from stator.host import torch_originals  # noqa: F401  (before the program patch
 if TYPE_CHECKING:
     from stator.api import *
     from stator.contracts import ContractViolation, contract
-    from stator.errors import (
-        BackendError,
-        InternalError,
-        OptionError,
-        RecompileLimit,
-        StatorError,
-        Unsupported,
-    )
+    from stator.errors import *
     from stator.installation import install, is_installed, uninstall
     from stator.shapes.named_dimensions import Dim
     from stator.shapes.tensor_marks import (

@@ -24,6 +24,7 @@ class Strategy(enum.StrEnum):
     COMPILING_SHOWN = "torch.compiler.is_compiling"  # the program may see that it is captured
     CARRIED_NUMBERS = "numbers that a loop carries"  # Inductor of torch 2.13 fails on them
     COPIED_STORAGES = "deep copies of tensors"  # copy.deepcopy() notes in its memo which storages it has copied
+    CUSTOM_FORMULAS = "formulas of custom operators"  # AOTAutograd traces them; off: it gets the pieces around
     DATA_ASSIGNMENTS = "memory of tensors"
     EXCEPTIONS_BEFOREHAND = "exceptions made beforehand"
     FIXED_STORAGES = "arrays on tensors"  # Tensor.numpy() makes a storage that cannot be resized

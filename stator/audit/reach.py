@@ -23,21 +23,14 @@ import torch
 
 from stator.breaks import Break
 from stator.cache.nested import Place, place_of
-from stator.heap.raw_access import (
-    CONSTANT_TYPES,
-    IDENTITY_TYPES,
-    instance_dict,
-    items_in_order,
-    raw_members,
-    slot_values,
-)
+from stator.heap import raw_access
 from stator.host.value_kinds import is_a
 
 LIMIT = 200_000
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 STATEFUL = (torch.Generator, random.Random, numpy.random.Generator, bytearray)
 COMPILER_MARK = "_dynamo_"  # attributes of tensors that are addressed to compilers: libraries set none while compiled
-_NO_STATE = CONSTANT_TYPES | IDENTITY_TYPES
+_NO_STATE = raw_access.CONSTANT_TYPES | raw_access.IDENTITY_TYPES
 
 
 class TooMuch(Exception):
@@ -131,7 +124,7 @@ def global_names(function: types.FunctionType) -> tuple[str, ...]:
 def tensor_parts(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
     if tensor.is_leaf and tensor.grad is not None:
         yield ".grad", tensor.grad
-    for name, part in list((instance_dict(tensor) or {}).items()):
+    for name, part in list((raw_access.instance_dict(tensor) or {}).items()):
         if not name.startswith(COMPILER_MARK):
             yield f".{name}", part
 
@@ -139,21 +132,21 @@ def tensor_parts(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
 def pairs_of(held: dict[Any, Any]) -> list[tuple[Any, Any]]:
     """The keys and values of a dict of any class, in its own order."""
     try:
-        return list(items_in_order(held))
+        return list(raw_access.items_in_order(held))
     except Break:  # an OrderedDict that was written to as a plain dict has no other order
         return list(dict.items(held))
 
 
 def object_parts(value: Any) -> Iterator[tuple[str, Any]]:
     if is_a(value, _SEQUENCES):
-        yield from ((f"[{number}]", part) for number, part in enumerate(raw_members(value)))
+        yield from ((f"[{number}]", part) for number, part in enumerate(raw_access.raw_members(value)))
     elif is_a(value, dict):
         for number, (key, part) in enumerate(pairs_of(value)):
             yield f".keys()[{number}]", key
-            yield f"[{key!r}]" if type(key) in CONSTANT_TYPES else f".values()[{number}]", part
-    elif type(value).__flags__ & (1 << 9) == 0 and gc.is_tracked(value) and instance_dict(value) is None:
+            yield f"[{key!r}]" if type(key) in raw_access.CONSTANT_TYPES else f".values()[{number}]", part
+    elif type(value).__flags__ & (1 << 9) == 0 and gc.is_tracked(value) and raw_access.instance_dict(value) is None:
         yield from ((".<held>", part) for part in gc.get_referents(value) if not is_a(part, (type, types.ModuleType)))
         return
-    yield from ((f".{name}", part) for name, part in list((instance_dict(value) or {}).items()))
-    yield from ((f".{member.__name__}", part) for member, part in slot_values(value).items())
+    yield from ((f".{name}", part) for name, part in list((raw_access.instance_dict(value) or {}).items()))
+    yield from ((f".{member.__name__}", part) for member, part in raw_access.slot_values(value).items())
     yield ".__class__", type(value)

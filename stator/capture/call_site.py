@@ -23,9 +23,9 @@ from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
-from stator.heap.reached_state import effects_undone
 from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.graph_errors import keep_order
+from stator.interp.pure_kernels import watched_kernel
 from stator.interp.replay.layer_replay import Replay
 from stator.interp.suspend import restore
 from stator.interp.vm import VM
@@ -152,7 +152,7 @@ class CallSite:
         vm.recorder.scope.data_dependent = self.learned.data_dependent
         vm.recorder.backend.in_order = self.settings.runs_in_order
         vm.recorder.services.keep_order = lambda node: keep_order(vm, node, self.breaks_are_errors(vm))
-        vm.recorder.services.undoing = effects_undone
+        vm.recorder.services.undoing = watched_kernel
         vm.recorder.backend.may_be_cut = self.settings.has_own_backend
         vm.recorder.backend.cut_at_errors = self.settings.delays_writes
         vm.recorder.wrappers.may_open = Strategy.SYMBOLIC_WRAPPERS not in self.turned_off

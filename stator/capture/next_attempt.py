@@ -19,6 +19,7 @@ from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
+from stator.graph.analysis.mutation import PURE_KERNELS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 
@@ -29,6 +30,7 @@ RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
     Strategy.INFERENCE_MODE: lambda recorder: bool(
         recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode)),
     Strategy.CARRIED_NUMBERS: lambda recorder: carries_numbers(recorder.graph),
+    Strategy.CUSTOM_FORMULAS: lambda recorder: any(node.target in PURE_KERNELS for node in recorder.graph.nodes),
     Strategy.SYMBOLIC_WRAPPERS: lambda recorder: any(
         wrapper._has_symbolic_sizes_strides for wrapper in recorder.wrappers.behind.values()),
     Strategy.SPARSE_INPUTS: lambda recorder: any(

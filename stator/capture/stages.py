@@ -33,25 +33,9 @@ from stator.emit.residual.graph_inputs import mark_static_addresses
 from stator.emit.residual.residual import Residual, UnderLocks, bound_arguments, emit_residual
 from stator.emit.resume.advance import Advance, pass_on
 from stator.errors import BackendError, DeclarationError, InternalError, OptionError, Unsupported
-from stator.graph.analysis.autograd_boundaries import (
-    needs_old_values,
-    output_nodes,
-    saves_written_tensors,
-    separate_histories,
-    wants_grad,
-    with_history,
-)
+from stator.graph.analysis import autograd_boundaries, shared_memory
 from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
 from stator.graph.analysis.mutation import changes_views, storage_of
-from stator.graph.analysis.shared_memory import (
-    is_view,
-    mapped_file,
-    overlap_across_storages,
-    overlapping_inputs,
-    refuses_writes,
-    sharing_candidates,
-    storage_partition,
-)
 from stator.graph.state.suspended_modes import put_back, unasked
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_filter import kept_guards
@@ -254,19 +238,21 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
         return "an operation that compilers do otherwise"
     if settings.runs_in_order:
         return ""
-    if done.stop is not None and done.stop.detail.startswith(BACKWARD) and separate_histories(graph):
+    if done.stop is not None and done.stop.detail.startswith(BACKWARD) \
+            and autograd_boundaries.separate_histories(graph):
         return "results that are differentiated one by one"
-    if done.stop is not None and done.stop.detail == ASSIGNED and any(map(wants_grad, output_nodes(graph))):
+    if done.stop is not None and done.stop.detail == ASSIGNED and any(
+            map(autograd_boundaries.wants_grad, autograd_boundaries.output_nodes(graph))):
         return "a tensor that autograd may have saved, which gets other memory"
     if recorder.backend.overlaps is None or not recorder.log.in_place:
         return ""
-    if needs_old_values(graph):
+    if autograd_boundaries.needs_old_values(graph):
         return "a write to an input whose old value is needed"
-    if saves_written_tensors(graph):
+    if autograd_boundaries.saves_written_tensors(graph):
         return "a write to a tensor that autograd has saved"
-    if overlapping_inputs(inputs, recorder.backend.overlaps.storages):
+    if shared_memory.overlapping_inputs(inputs, recorder.backend.overlaps.storages):
         return "a write to one of two inputs that overlap"
-    if overlap_across_storages(inputs):
+    if shared_memory.overlap_across_storages(inputs):
         return "a write to memory that inputs share through several storages"
     return str(recorder.backend.overlaps.found)
 
@@ -291,20 +277,23 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     storages = {storage_of(each.fake) for each in changed}.union(() if overlaps is None else overlaps.storages)
     for each in residual.graph_inputs:
         # The program may handle the error; compilers write when all is computed, and would find out too late.
-        if with_history(each.fake) and storage_of(each.fake) in storages and not refuses_writes(each.tensor):
-            done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
+        if autograd_boundaries.with_history(each.fake) and storage_of(each.fake) in storages \
+                and not shared_memory.refuses_writes(each.tensor):
+            done.vm.heap.guard(CallOf(Pinned(shared_memory.refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
         if any(map(changes_views, each.node.users)):  # so with operations that refuse views (`detach_`)
-            done.vm.heap.guard(CallOf(Pinned(is_view), (each.source,)), Kind.FRESH_CALL, is_view(each.tensor))
-    candidates = [(*leaf, each.node in written) for each in sharing_candidates(
+            done.vm.heap.guard(CallOf(Pinned(shared_memory.is_view), (each.source,)), Kind.FRESH_CALL,
+                               shared_memory.is_view(each.tensor))
+    candidates = [(*leaf, each.node in written) for each in shared_memory.sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
         for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
         tensors = [tensor for tensor, _, _ in candidates]
-        if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
+        if recorder.wrappers.behind and len(set(shared_memory.storage_partition(*tensors))) < len(tensors):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        if any(map(mapped_file, tensors)):
+        if any(map(shared_memory.mapped_file, tensors)):
             for tensor, source, _ in candidates:
-                done.vm.heap.guard(CallOf(Pinned(mapped_file), (source,)), Kind.FRESH_CALL, mapped_file(tensor))
+                done.vm.heap.guard(CallOf(Pinned(shared_memory.mapped_file), (source,)), Kind.FRESH_CALL,
+                                   shared_memory.mapped_file(tensor))
         address = Address.STORAGE if recorder.backend.in_order else Address.MEMORY
         places = [Place(source, address, is_written) for _, source, is_written in candidates]
         done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))

@@ -48,7 +48,7 @@ class Reach:
         self._holders: dict[int, tuple[Mapping[str, Any], int]] = {}  # namespaces, and the id that `names` has for each
         self._named: set[str] = set()
         self._stored: set[str] = set()  # attributes that are assigned
-        self.unbounded = not all(map(self._add, _kernels(target)))
+        self.unbounded = not all(map(self._add, kernels_of(target)))
         self._walk()
 
     def _add(self, value: Any) -> bool:
@@ -83,7 +83,7 @@ class Reach:
             for name in ("func", "args", "keywords", "__func__", "fget", "fset", "fdel"):
                 self._add(getattr(value, name, None))
         elif cls is types.ModuleType:
-            if not _is_of_library(value.__name__):
+            if not is_of_library(value.__name__):
                 self._holders[id(value)] = vars(value), id(vars(value))
         elif is_a(value, type):
             self._visit_class(value)
@@ -99,7 +99,7 @@ class Reach:
                 self.objects[id(cell)] = cell
         for each in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
             self._add(each)
-        if not _is_of_library(fn.__globals__.get("__name__")):
+        if not is_of_library(fn.__globals__.get("__name__")):
             self._holders[id(fn.__globals__)] = fn.__globals__, id(fn.__globals__)
             self._named |= names
             self._stored |= stored
@@ -108,9 +108,9 @@ class Reach:
     def _visit_class(self, cls: type) -> None:
         """Methods are reached by name; those that Python or a base class of a library calls, at once."""
         bases = [base for base in mro_of(cls) if base is not object]
-        called = any(_is_of_library(module_of(base)) for base in bases)
+        called = any(is_of_library(module_of(base)) for base in bases)
         for base in bases:
-            if not _is_of_library(module_of(base)) and id(base) not in self._holders:
+            if not is_of_library(module_of(base)) and id(base) not in self._holders:
                 own = type.__dict__["__dict__"].__get__(base)
                 self._holders[id(base)], self._seen[id(base)] = (own, id(base)), base
                 for name, each in own.items():
@@ -127,7 +127,7 @@ class Reach:
             for each in raw_members(value) if not is_a(value, (tuple, frozenset)) else value:
                 self._add(each)
         own = instance_dict(value)
-        if _is_of_library(module_of(cls)):
+        if is_of_library(module_of(cls)):
             if cls is not tuple and cls is not frozenset:
                 self.objects[id(value)] = value
             self._add((own or {}).get("__wrapped__"))
@@ -187,7 +187,7 @@ def _differ(now: Any, then: Any) -> bool:
     return now is not then and not (type(now) is tuple and len(now) == 2 and now[0] is then[0] and now[1] is then[1])
 
 
-def _is_of_library(name: Any) -> bool:
+def is_of_library(name: Any) -> bool:
     return str(name).partition(".")[0] in _LIBRARIES
 
 
@@ -215,11 +215,11 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _kernels(target: Any) -> Iterator[Any]:
+def kernels_of(target: Any) -> Iterator[Any]:
     """Python code behind a target; None for code that cannot be found."""
     if isinstance(target, OpOverloadPacket):
         for each in target.overloads():
-            yield from _kernels(getattr(target, each))
+            yield from kernels_of(getattr(target, each))
         return
     if not isinstance(target, OpOverload):
         yield target
@@ -248,7 +248,7 @@ def runs_on_fakes(target: object) -> bool:
     described = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "Meta")
     kernels = [_python_kernel(target, key)[0] for key in _python_keys(target)
                if key.startswith(("Autograd", "CompositeImplicit") if described else ("Autograd", "Composite"))]
-    return any(kernel is None or not _is_of_library(kernel.__globals__.get("__name__")) for kernel in kernels)
+    return any(kernel is None or not is_of_library(kernel.__globals__.get("__name__")) for kernel in kernels)
 
 
 def effects_undone(target: object) -> contextlib.AbstractContextManager[None]:

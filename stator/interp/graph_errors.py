@@ -22,11 +22,11 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx.experimental.symbolic_shapes import expect_true
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.code.handlers import catchers
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, is_caught, node_may_fail
-from stator.graph.analysis.mutation import is_repeatable, operator_name, qualified_name, writes
+from stator.graph.analysis.mutation import PURE_KERNELS, is_repeatable, operator_name, qualified_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
@@ -178,10 +178,12 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     that must be `whole` breaks at reads of state alone.
     """
     recorder = vm.recorder
+    if node.target in PURE_KERNELS and Strategy.CUSTOM_FORMULAS in vm.turned_off:
+        _cut(vm, node)
     if not is_repeatable(node) and not _keeps_order_itself(node.target):
         _keep_reads(vm, node, whole)
         _cut(vm, node)
-    if whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
+    if recorder.log.repeatable or whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
     if recorder.unexplained_asserts():
         raise Break("SB006", f"{node.name}, where sizes are asserted beside a call that must not run twice")
@@ -221,7 +223,7 @@ def _cut(vm: VM, node: fx.Node) -> None:
     them.  Inductor does writes of custom operators in place; more pieces would cost it more than they are worth.
     """
     recorder, backend = vm.recorder, vm.recorder.backend
-    traced = backend.may_be_cut and runs_on_fakes(node.target)
+    traced = backend.may_be_cut and (node.target in PURE_KERNELS or runs_on_fakes(node.target))
     if not traced and not backend.cut_at_errors or not isinstance(node.target, (OpOverload, OpOverloadPacket)):
         return
     if recorder.scope.enclosing is not None or recorder.region.marks or recorder.region.tangents \

@@ -33,17 +33,7 @@ from stator.interp.mechanisms import has_changes
 from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
-from stator.shapes.symbolic_values import (
-    GRAPH_SCALARS,
-    SYMBOLIC,
-    UNREAD,
-    DeferredText,
-    Formatted,
-    is_unbacked,
-    python_type,
-    specialise,
-    unread,
-)
+from stator.shapes import symbolic_values
 from stator.source import CallOf, Pinned
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
@@ -79,7 +69,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Converted(Warned):
-    """torch's warning of a tensor with requires_grad=True that became a float; torch says whether it is due."""
+    """Warning of a conversion; torch decides at each call whether it is due. `message` makes such a conversion."""
 
 
 @dataclass(frozen=True)
@@ -241,13 +231,27 @@ def error_settings() -> tuple[str, ...]:
 def note_conversion(vm: VM, value: Any) -> None:
     """float(t) of a tensor that autograd records: torch warns of it, once or always."""
     if torch.is_grad_enabled() and value.requires_grad:
-        note_warning(vm, "", UserWarning, kind=Converted)
+        note_warning(vm, convert_leaf, UserWarning, kind=Converted)
+
+
+_LEAF, _LIST = torch.zeros((), requires_grad=True), [numpy.zeros(1)]
+
+
+def convert_leaf() -> None:
+    """float() of a tensor with requires_grad=True."""
+    with torch.enable_grad():
+        float(_LEAF)
+
+
+def list_arrays() -> None:
+    """A tensor made of a list of arrays."""
+    torch.tensor(_LIST)
 
 
 def number_for_c(method: str, value: object) -> object:
     """The answer of a conversion that C code asks for; where CPython warns of it, it asks itself."""
-    if type(value) in SYMBOLIC:
-        return specialise(value, f"the answer of {method}")
+    if type(value) in symbolic_values.SYMBOLIC:
+        return symbolic_values.specialise(value, f"the answer of {method}")
     wanted = CONVERSIONS[method]
     if method == "__trunc__" or wanted is not None and type(value) is not wanted and is_a(value, wanted):
         raise Break("SB013", f"{method} gives a {name_in_errors(type(value))}: CPython may warn", asks_caller=True)
@@ -292,13 +296,13 @@ def history_of(tensor: torch.Tensor) -> str:
 
 def is_unknown(value: object) -> bool:
     """Whether the text of a value is known only after the graph has run."""
-    return type(value) is FakeTensor or is_unbacked(value)
+    return type(value) is FakeTensor or symbolic_values.is_unbacked(value)
 
 
-def text_piece(vm: VM, value: Any, conversion: str = "", spec: object = "") -> DeferredText:
+def text_piece(vm: VM, value: Any, conversion: str = "", spec: object = "") -> symbolic_values.DeferredText:
     """`format(value, spec)`, or str/repr/ascii of it, of a value that is not known yet."""
     cls = type(value)
-    if cls is DeferredText and not conversion and spec == "":
+    if cls is symbolic_values.DeferredText and not conversion and spec == "":
         return value
     if cls is FakeTensor:
         for name in ("__format__", "__str__", "__repr__"):
@@ -307,13 +311,14 @@ def text_piece(vm: VM, value: Any, conversion: str = "", spec: object = "") -> D
     if type(spec) is str:
         check_spec(value, conversion, spec)
     held = moment_of(vm, value) if cls is FakeTensor else value
-    return DeferredText((Formatted(held, conversion, spec),))
+    return symbolic_values.DeferredText((symbolic_values.Formatted(held, conversion, spec),))
 
 
 def refuse_changing(value: object) -> None:
     """The text of an unread container would be made when it has changed already."""
-    if type(value) in UNREAD and type(value) not in GRAPH_SCALARS and python_type(value) not in (str, bytes, range):
-        raise unread(value, "the text")
+    if type(value) in symbolic_values.UNREAD and type(value) not in symbolic_values.GRAPH_SCALARS \
+            and symbolic_values.python_type(value) not in (str, bytes, range):
+        raise symbolic_values.unread(value, "the text")
 
 
 def check_spec(value: Any, conversion: str, spec: str) -> None:
@@ -321,10 +326,10 @@ def check_spec(value: Any, conversion: str, spec: str) -> None:
     if not spec:
         return
     try:
-        if conversion or type(value) is DeferredText:
+        if conversion or type(value) is symbolic_values.DeferredText:
             format("", spec)
         elif type(value) is not FakeTensor:
-            format(python_type(value)(), spec)
+            format(symbolic_values.python_type(value)(), spec)
         elif value.dim():
             raise TypeError("unsupported format string passed to FakeTensor.__format__")  # see Raised
         else:
@@ -333,20 +338,20 @@ def check_spec(value: Any, conversion: str, spec: str) -> None:
         raise Raised(error) from None
 
 
-def joined(parts: list[Any]) -> str | DeferredText:
+def joined(parts: list[Any]) -> str | symbolic_values.DeferredText:
     """Texts put together; a str where all are known."""
     if all(type(part) is str for part in parts):
         return "".join(parts)
     flat: list[Any] = []
     for part in parts:
-        flat += part.parts if type(part) is DeferredText else (part,)
-    return DeferredText(tuple(flat))
+        flat += part.parts if type(part) is symbolic_values.DeferredText else (part,)
+    return symbolic_values.DeferredText(tuple(flat))
 
 
 def text_of(vm: VM, value: object, function: Callable[..., Any] = str) -> Any:
     """`str(value)` or `repr(value)`; tensors in plain containers are shown as they are now."""
     if is_unknown(value):
-        plain = type(value) is DeferredText and function is str
+        plain = type(value) is symbolic_values.DeferredText and function is str
         return value if plain else text_piece(vm, value, "s" if function is str else "r")
     if type(value) in _BRACKETS and _holds_unknown(vm, value, 0):
         return joined(_container_parts(vm, value))
@@ -380,7 +385,7 @@ def frozen(vm: VM, value: Any, what: str) -> Any:
     cls = type(value)
     if cls is FakeTensor:
         return moment_of(vm, value)
-    if cls is DeferredText or is_unbacked(value) or is_a(value, _CONSTANTS):
+    if cls is symbolic_values.DeferredText or symbolic_values.is_unbacked(value) or is_a(value, _CONSTANTS):
         refuse_changing(value)
         return value
     if cls is torch.Size and all(type(extent) is int for extent in value):

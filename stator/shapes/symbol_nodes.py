@@ -17,15 +17,7 @@ import torch
 from sympy.logic.boolalg import BooleanAtom
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch.fx.experimental.symbolic_shapes import (
-    CallMethodKey,
-    ConvertIntKey,
-    DivideByKey,
-    InnerTensorKey,
-    PendingUnbackedSymbolNotFound,
-    compute_unbacked_bindings,
-    expect_true,
-)
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.proxy import GraphAppendingTracer
 from torch.overrides import _pop_mode_temporarily
 from torch.utils import _pytree as pytree
@@ -69,7 +61,7 @@ def _require_filled(operands: Any) -> None:
     for operand in operands:
         for size in operand.shape if isinstance(operand, torch.Tensor) else ():
             if is_unbacked(size):
-                expect_true(size != 0)
+                symbolic_shapes.expect_true(size != 0)
 
 
 def _is_contiguous(value: object) -> bool:
@@ -178,9 +170,9 @@ class SymbolNodes:
         strides = example.stride()
         for name, kind, parts in (("size", Property.SIZE, example.shape), ("stride", Property.STRIDE, strides)):
             for i, part in enumerate(parts):
-                path: Any = (CallMethodKey(name), pytree.SequenceKey(i))
+                path: Any = (symbolic_shapes.CallMethodKey(name), pytree.SequenceKey(i))
                 self._define_part(part, node, path, Operand(source, kind, i), where)
-        path = (CallMethodKey("storage_offset"),)
+        path = (symbolic_shapes.CallMethodKey("storage_offset"),)
         self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
 
     def _define_part(self, part: Any, node: fx.Node, path: object, operand: Operand, where: Any) -> None:
@@ -226,8 +218,8 @@ class SymbolNodes:
             return None
         try:
             with torch._C.DisableTorchFunction():  # torch reads the layout: no operation of the program
-                return compute_unbacked_bindings(self.shape_env, result)
-        except PendingUnbackedSymbolNotFound as error:
+                return symbolic_shapes.compute_unbacked_bindings(self.shape_env, result)
+        except symbolic_shapes.PendingUnbackedSymbolNotFound as error:
             raise Break("SB003", f"a size that its operation does not give back: {error}") from None
 
     def define_fresh(self, node: fx.Node, bindings: Any, result: object) -> None:
@@ -260,7 +252,7 @@ class SymbolNodes:
         if not path and type(node.target) is str and node.args and isinstance(node.args[0], fx.Node):  # n.item()
             return f"{_shown(node.args[0])}.{node.target}()"
         for step in path:
-            made += f".{step.name}" if isinstance(step, CallMethodKey) else \
+            made += f".{step.name}" if isinstance(step, symbolic_shapes.CallMethodKey) else \
                 f"({step.idx})" if made.endswith(".size") else f"[{getattr(step, 'idx', step)}]"
         return made
 
@@ -349,16 +341,16 @@ def follow(graph: fx.Graph, node: fx.Node, path: tuple[Any, ...], node_of: Calla
     keys = list(path)
     while keys:
         key = keys.pop(0)
-        if is_a(key, CallMethodKey):
+        if is_a(key, symbolic_shapes.CallMethodKey):
             args = (keys.pop(0).idx,) if keys and is_a(keys[0], pytree.SequenceKey) else ()
             node = _method(graph, node, key.name, args)
         elif is_a(key, pytree.SequenceKey):
             node = _call(graph, operator.getitem, node, key.idx)
-        elif is_a(key, ConvertIntKey):
+        elif is_a(key, symbolic_shapes.ConvertIntKey):
             node = graph.call_function(torch.sym_ite, (node, 1, 0))
-        elif is_a(key, DivideByKey):
+        elif is_a(key, symbolic_shapes.DivideByKey):
             node = graph.call_function(operator.floordiv, (node, node_of(key.divisor)))
-        elif is_a(key, InnerTensorKey):
+        elif is_a(key, symbolic_shapes.InnerTensorKey):
             node = _call(graph, getattr, node, key.inner_name)
         else:
             raise AssertionError(f"no way to follow {key} from {node}")

@@ -66,6 +66,24 @@ def assigned_and_read_again() -> World:
 
 
 @whole
+def moved_to_where_it_is() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        return model.to(x.device)(x), model.float()(x), nn.Linear(4, 2).to(x.dtype).cpu().weight.shape
+    return world(step, lambda: (model, model.weight.data_ptr() > 0), True)
+
+
+@broken
+def moved_to_another_type() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        return model.to(torch.float64)(x.double()), model.weight.dtype
+    return world(step, lambda: model, True)
+
+
+@whole
 def shared_with_what_is_kept() -> World:
     model, kept = layer(), [None]
 

@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from stator import _hook
 from stator.emit.rebuild.deferred_texts import write_frozen, write_text
 from stator.emit.rebuild.local_owners import Owners
@@ -44,7 +42,8 @@ def _warn(build: Rebuilder, effect: Warned) -> str:
 
 
 def _convert(build: Rebuilder, effect: Converted) -> str:
-    return f"{build.writer.constant(warn_of_conversion, 'warn_of_conversion')}({effect.filename!r}, {effect.line})"
+    return (f"{build.writer.constant(warn_of_conversion, 'warn_of_conversion')}("
+            f"{build.writer.constant(effect.message)}, {effect.filename!r}, {effect.line})")
 
 
 def _log(build: Rebuilder, effect: Logged) -> str:
@@ -94,16 +93,10 @@ _WRITERS: dict[type, Callable[[Rebuilder, Any], str]] = {
 }
 
 
-# ---------------------------------------------------------------------- called by the statements
-
-
-_LEAF = torch.zeros((), requires_grad=True)
-
-
-def warn_of_conversion(filename: str, line: int) -> None:
-    """Convert a tensor as the program did, and pass on what torch warns of."""
-    with torch.enable_grad(), Heard(always=False) as warned:
-        float(_LEAF)
+def warn_of_conversion(convert: Callable[[], None], filename: str, line: int) -> None:
+    """Convert as the program did, and pass on what torch warns of."""
+    with Heard(always=False) as warned:
+        convert()
     for each in warned:
         warn_at(str(each.message), each.category, filename, line, 0)
 

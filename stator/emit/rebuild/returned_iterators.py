@@ -15,19 +15,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.emit.services import Rebuilder
 from stator.heap.adopt.outside_sets import is_under_way
-from stator.heap.iterators.outside_iterators import (
-    ADOPTED,
-    ASKING,
-    COUNTING,
-    POSITIONED,
-    STATEFUL,
-    STATELESS,
-    WALKERS,
-    advanced,
-    at_end,
-    exhausted,
-    steps_left,
-)
+from stator.heap.iterators import outside_iterators
 from stator.heap.iterators.peekable_iterators import TEE_DATA
 from stator.heap.pure_readers import container_behind, reduced, set_state
 from stator.heap.tracker import VariableTracker
@@ -36,17 +24,17 @@ from stator.interp.generators.generators import finish, mark_running, new_genera
 
 SET_ITERATOR: type = type(iter(set()))
 VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
-_REBUILT = ADOPTED | {itertools.cycle, itertools.product, itertools.permutations, itertools.combinations,
-                      itertools.combinations_with_replacement, type(itertools.tee([])[0]), TEE_DATA,
-                      operator.itemgetter, operator.attrgetter, operator.methodcaller}
+_REBUILT = outside_iterators.ADOPTED | {
+    itertools.cycle, itertools.product, itertools.permutations, itertools.combinations, TEE_DATA, operator.attrgetter,
+    itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller}
 
 
 def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
     if cls in VIEWS:
         return build.variable(value, VIEWS[cls], f"{build.value(container_behind(value))}.{VIEWS[cls]}()")
-    if cls in WALKERS:
-        return _walker(build, value, WALKERS[cls][0])
+    if cls in outside_iterators.WALKERS:
+        return _walker(build, value, outside_iterators.WALKERS[cls][0])
     if cls is SET_ITERATOR:
         return _set_iterator(build, value)
     if id(value) in build.heap.tables.walks:  # a list iterator that stands for one over a set
@@ -64,7 +52,7 @@ def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
     name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")
     if state is not None:
         build.writer.line(f"{build.writer.constant(set_state)}({name}, {build.value(state)})")
-        if cls in POSITIONED and build.heap.tracker_of(args[0]) is not None:
+        if cls in outside_iterators.POSITIONED and build.heap.tracker_of(args[0]) is not None:
             # No further than its container is long by now: what the program added is still to be added.
             build.afterwards.append(f"{build.writer.constant(settle)}({name}, {build.value(state)})")
     return name
@@ -79,7 +67,8 @@ def settle(iterator: object, state: int) -> None:
 def _walker(build: Rebuilder, value: object, text: str) -> str:
     container = container_behind(value)
     if container is None:
-        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}({text.format('{}')})")
+        made = f"{build.writer.constant(outside_iterators.exhausted)}({text.format('{}')})"
+        return build.variable(value, "iterator", made)
     tracker = build.heap.tracker_of(container)
     if tracker is not None and type(tracker.initial) is dict \
             and list(map(id, tracker.initial)) != list(map(id, dict.keys(container))):
@@ -90,7 +79,7 @@ def _walker(build: Rebuilder, value: object, text: str) -> str:
 
 def _advanced(build: Rebuilder, value: object, made: str, steps: int) -> str:
     if steps:
-        made = f"{build.writer.constant(advanced)}({made}, {steps})"
+        made = f"{build.writer.constant(outside_iterators.advanced)}({made}, {steps})"
     return build.variable(value, "iterator", made)
 
 
@@ -105,7 +94,7 @@ def _set_iterator(build: Rebuilder, value: object) -> str:
 
 def _over_set(build: Rebuilder, value: object, container: object, steps: int) -> str:
     if container is None:
-        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
+        return build.variable(value, "iterator", f"{build.writer.constant(outside_iterators.exhausted)}(iter(set()))")
     tracker = build.heap.tables.sets.get(id(container))
     if tracker is not None and tracker.table.is_changed(container):
         raise Break("SB007", "an iterator over a set from outside that gained or lost members")
@@ -127,24 +116,24 @@ def _pairwise(build: Rebuilder, value: object) -> str:
 def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Move the user's iterator to where the program left its stand-in."""
     standin, cls = tracker.standin, type(tracker.standin)
-    if cls in WALKERS:
-        left = steps_left(standin)
+    if cls in outside_iterators.WALKERS:
+        left = outside_iterators.steps_left(standin)
         if left != tracker.initial:
-            move = f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})" if left < 0 else \
-                f"{build.writer.constant(walk_until)}({build.outside(tracker.source)}, {left})"
-            out.append(move)
+            constant, name = build.writer.constant, build.outside(tracker.source)
+            out.append(f"{constant(outside_iterators.exhausted)}({name})" if left < 0 else
+                       f"{constant(walk_until)}({name}, {left})")
         return
     now = reduced(standin)
     build.kept.append(now)
     if _same(tracker.initial, now):
         return
     name = build.outside(tracker.source)
-    if cls in ASKING and at_end(now[1]):
+    if cls in outside_iterators.ASKING and outside_iterators.at_end(now[1]):
         out.append(f"{build.writer.constant(_hook.end_iterator, 'end_iterator')}({name})")
-    elif cls in POSITIONED or cls in ASKING:
-        out.append(f"{build.writer.constant(exhausted)}({name})" if now[2] is None
+    elif cls in outside_iterators.POSITIONED or cls in outside_iterators.ASKING:
+        out.append(f"{build.writer.constant(outside_iterators.exhausted)}({name})" if now[2] is None
                    else f"{build.writer.constant(set_state)}({name}, {build.value(now[2])})")
-    elif cls in COUNTING:
+    elif cls in outside_iterators.COUNTING:
         place = 1 if cls is itertools.repeat else 0
         out.append(f"{build.writer.constant(count_until)}({name}, {place}, {build.value(now[1][place])})")
     elif cls is enumerate:
@@ -152,10 +141,10 @@ def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
     elif cls is itertools.islice:
         following, taken = (-1, 0) if len(now[1]) == 2 else (now[1][1], now[2])
         out.append(f"{build.writer.constant(_hook.move_slice, 'move_slice')}({name}, {following}, {taken})")
-    elif cls in STATEFUL:
+    elif cls in outside_iterators.STATEFUL:
         state = "(iter(()),)" if cls is itertools.chain and now[2] is None else build.value(now[2])
         out.append(f"{build.writer.constant(set_state)}({name}, {state})")
-    elif cls not in STATELESS:
+    elif cls not in outside_iterators.STATELESS:
         raise Break("SB014", f"a {cls.__name__} from outside that was moved on")
 
 

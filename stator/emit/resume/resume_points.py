@@ -14,16 +14,7 @@ from typing import Any
 
 from stator import events
 from stator.code.decode import decode
-from stator.emit.resume.native_step import (
-    NativeFrame,
-    NewOwners,
-    SlotKind,
-    advance_generator,
-    handling,
-    own_frames_dropped,
-    pass_on,
-    resume_code,
-)
+from stator.emit.resume import native_step
 from stator.interp.frame import NULL, UNBOUND, SavedExc, add_entries, stack_of
 from stator.interp.suspend import FrameState, names_of, remake
 
@@ -79,9 +70,10 @@ class ResumePoint:
             frames, _ = self._split(values)
             frame = frames.pop()
             if frames and (frame.generator is not None or not yielded):
-                yield self._left(frames, values, None, pass_on(frame.cont, frames[-1], None, yielded, raised))
+                passed = native_step.pass_on(frame.cont, frames[-1], None, yielded, raised)
+                yield self._left(frames, values, None, passed)
 
-    def _left(self, frames: list[NativeFrame], values: tuple[Any, ...], value: object,
+    def _left(self, frames: list[native_step.NativeFrame], values: tuple[Any, ...], value: object,
               error: BaseException | None) -> Left:
         if not frames:
             return Left([], (), None, error, value)
@@ -99,7 +91,7 @@ class ResumePoint:
         """
         values = tuple(taken)
         taken.clear()
-        frames, rest = self._split(values, NewOwners(self.states, values))
+        frames, rest = self._split(values, native_step.NewOwners(self.states, values))
         given = iter(rest)
         for kind in self.pushes:
             frames[-1].stack.append(NULL if kind == "null" else next(given))
@@ -115,7 +107,7 @@ class ResumePoint:
         finally:
             del value, error
 
-    def _leave(self, frames: list[NativeFrame], error: BaseException | None,
+    def _leave(self, frames: list[native_step.NativeFrame], error: BaseException | None,
                invoke: object = None) -> tuple[Any, BaseException | None]:
         """Run the innermost of `frames`, drop it, and tell its caller: a value, or the exception to raise there."""
         frame = frames.pop()
@@ -124,26 +116,27 @@ class ResumePoint:
         made, value, yielded = None, None, False
         try:
             error = None
-            made = handling(outside, self._call, frame, pending, None if frame.generator is not None else invoke)
+            made = native_step.handling(outside, self._call, frame, pending,
+                                        None if frame.generator is not None else invoke)
             if frame.generator is not None:
-                value, yielded = handling(outside, advance_generator, frame, made, invoke)
+                value, yielded = native_step.handling(outside, native_step.advance_generator, frame, made, invoke)
             else:
                 value = made
         except BaseException as raised:
             error = raised
-            raised.__traceback__ = own_frames_dropped(raised.__traceback__)
+            raised.__traceback__ = native_step.own_frames_dropped(raised.__traceback__)
         try:
             if not frames:
                 return value, error
-            return None, pass_on(frame.cont, frames[-1], value, yielded, error)
+            return None, native_step.pass_on(frame.cont, frames[-1], value, yielded, error)
         finally:
             del frame, outside, made, value, error  # see run_native
 
-    def _call(self, frame: NativeFrame, pending: list[BaseException], invoke: Any = None) -> Any:
+    def _call(self, frame: native_step.NativeFrame, pending: list[BaseException], invoke: Any = None) -> Any:
         """Run a frame, or make a generator that runs it; `pending`, which is emptied, has an exception to raise."""
         state = frame.state
         unit = decode(state.code)
-        kinds = tuple(SlotKind(kind) for kind in add_entries(frame.stack, []))
+        kinds = tuple(native_step.SlotKind(kind) for kind in add_entries(frame.stack, []))
         raising = bool(pending)
         # A dead slot may hold no value.
         slots = tuple(slot for slot, value in zip(state.slots, frame.slots, strict=True) if value is not UNBOUND)
@@ -152,7 +145,7 @@ class ResumePoint:
         code = self._native.get(key)
         if code is None:
             index = max(frame.ip - 1, 0) if raising else start_of(state, frame.ip)
-            code = self._native[key] = resume_code(state.code, index, slots, kinds, raising=raising)
+            code = self._native[key] = native_step.resume_code(state.code, index, slots, kinds, raising=raising)
             events.emit(events.ResumeCode(self.name, code))
             NATIVE_CODES.add(code)
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)
@@ -160,24 +153,25 @@ class ResumePoint:
         pending.clear()
         return function(values) if invoke is None else invoke(function, values)
 
-    def _split(self, values: tuple[Any, ...], owners: Any = None) -> tuple[list[NativeFrame], tuple[Any, ...]]:
+    def _split(self, values: tuple[Any, ...], owners: Any = None) -> tuple[
+            list[native_step.NativeFrame], tuple[Any, ...]]:
         """The frames with their values, and what follows them; with `owners`, no generator of theirs is in `values`."""
         all_given = iter(values)
-        frames: list[NativeFrame] = []
+        frames: list[native_step.NativeFrame] = []
         for state in self.states:
             mine = itertools.islice(all_given, state.value_count())
             given = iter(mine if owners is None else owners.taken(state, mine))
             slots = [next(given) for _ in state.slots]
             stack = stack_of(state.kinds, given.__next__)
             tail = [next(given) for _ in range(state.tail_count())]
-            frame = NativeFrame(state, slots, stack, tail)
+            frame = native_step.NativeFrame(state, slots, stack, tail)
             held = iter(tail[2:] if state.generator else tail)
             frame.cont = remake(state.cont, lambda held=held: next(held))
             frames.append(frame)
         return frames, tuple(all_given)
 
 
-def _handled_outside(frames: list[NativeFrame], frame: NativeFrame) -> Any:
+def _handled_outside(frames: list[native_step.NativeFrame], frame: native_step.NativeFrame) -> Any:
     """The exception that the callers of `frame` are handling while it runs."""
     for called, caller in zip([frame, *reversed(frames)], reversed(frames), strict=False):
         if called.generator is not None and called.tail[1] is not None:

@@ -36,6 +36,7 @@ UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time 
 WRITTEN_AROUND = "written_around"  # in the metadata of a piece: storages of its inputs that the whole graph writes to
 _OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
 _COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
+PURE_KERNELS: set[object] = set()  # custom operators whose Python code is proven pure (interp/pure_kernels)
 _PRINT = "stator::print"  # the other operators of Stator compute numbers
 _C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
 _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
@@ -372,7 +373,7 @@ def is_repeatable_target(target: object) -> bool:
         return not str(getattr(target, "__module__", "")).startswith("torch.distributed")
     name = qualified_name(target)
     namespace = name.partition("::")[0]
-    return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
+    return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT or target in PURE_KERNELS
 
 
 def qualified_name(operator: Any) -> str:

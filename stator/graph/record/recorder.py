@@ -190,7 +190,7 @@ class Recorder(InputRecorder):
         versions = mutation.versions_of(declared) if declared else []
         stream = kwargs.get("generator")
         undoing = nullcontext() if mutation.is_repeatable_target(func) else self.services.undoing(func)
-        if not mutation.is_repeatable_target(func):  # torch would run it on constants
+        if not mutation.is_repeatable_target(func):  # even now; torch would run it on constants
             known_values.forget_constants(mutation.tensors_in((args, kwargs)), ())
         with self.services.listening(target, args, kwargs), seen or nullcontext(), undoing:
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
@@ -407,7 +407,7 @@ class Recorder(InputRecorder):
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         self.services.place(node)
-        if not self.log.repeatable:
+        if not self.log.repeatable or node.target in mutation.PURE_KERNELS:
             self.services.keep_order(node)
         return node
 

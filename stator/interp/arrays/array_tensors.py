@@ -26,7 +26,7 @@ from stator.breaks import Break
 from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.interp.frame import raising
 from stator.interp.services import VM
-from stator.interp.tensors.tensor_bookkeeping import guard_offsets, guard_storage_sizes, storage_size
+from stator.interp.tensors import tensor_bookkeeping
 from stator.source import CallOf, Pinned
 
 _SAME_NAME = """add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
@@ -152,10 +152,10 @@ def _beside(vm: VM, fake: torch.Tensor) -> torch.Tensor:
 
 def _require_whole_storage(vm: VM, fake: Any) -> None:
     """Break at a tensor on part of a storage: torch.from_numpy gives that part a storage of its own, at offset 0."""
-    guard_offsets(vm)
-    guard_storage_sizes(vm)
+    tensor_bookkeeping.guard_offsets(vm)
+    tensor_bookkeeping.guard_storage_sizes(vm)
     offset = vm.torch_call(torch.Tensor.storage_offset, (fake,), None)
-    if offset != 0 or storage_size(fake) != fake.numel() * fake.itemsize:
+    if offset != 0 or tensor_bookkeeping.storage_size(fake) != fake.numel() * fake.itemsize:
         raise Break("SB003", "a tensor on the memory of an array that is part of a tensor's storage")
 
 
@@ -209,6 +209,28 @@ def copied_tensor(vm: VM, array: Any) -> Any:
     else:
         source = _input(vm, tracker)
     return vm.torch_call(torch.clone, (source,), {"memory_format": torch.contiguous_format})
+
+
+def from_array(vm: VM, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch.tensor, torch.as_tensor or torch.asarray of an array; the latter two share its memory where they can."""
+    array = args[0] if args else kwargs["data"]
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    shares = function is not torch.tensor and dtype in (None, torch_dtype(array.dtype)) \
+        and (device is None or torch.device(device).type == "cpu")
+    return from_copy(vm, shared_tensor(vm, array) if shares else copied_tensor(vm, array), args, kwargs)
+
+
+def from_copy(vm: VM, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Convert a new tensor as the keywords of torch.tensor want it."""
+    rest = {key: value for key, value in kwargs.items() if value is not None and key not in ("data", "requires_grad")}
+    if len(args) > 1 or set(rest) - {"dtype", "device"} or vm.torch_state.devices:
+        raise Break("SB005", "an array as a tensor, with more arguments than a dtype and a device")
+    rest = {"dtype": rest.get("dtype", made.dtype), "device": torch.device(rest.get("device", "cpu"))}
+    if made.dtype is not rest["dtype"] or rest["device"].type != "cpu":
+        made = vm.torch_call(torch.Tensor.to, (made,), rest)
+    if kwargs.get("requires_grad"):
+        tensor_bookkeeping.set_requires_grad(vm, made, True)
+    return made
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:

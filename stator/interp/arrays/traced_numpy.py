@@ -109,9 +109,6 @@ def read_traced(vm: VM, array: Any, name: str, descr: Any) -> Any:
     return _answer(vm, descr.__get__(array), computed, name, [])
 
 
-# ---------------------------------------------------------------------- what numpy says
-
-
 def _shown(vm: VM, value: Any) -> Any:
     """An argument as numpy sees it: stand-ins, and constants."""
     cls = type(value)
@@ -165,9 +162,6 @@ def _written(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         if type(function) is numpy.ufunc:
             found += args[function.nin:]
     return [value for value in found if type(value) is numpy.ndarray]
-
-
-# ---------------------------------------------------------------------- what torch computes
 
 
 class ExplicitTypes(TorchFunctionMode):
@@ -282,9 +276,6 @@ def _reduce(vm: VM, ufunc: object, array: numpy.ndarray, axis: object = 0, dtype
     return array_tensors.REDUCTIONS[id(ufunc)](_given(vm, array), axis=axis, keepdims=keepdims, **named)
 
 
-# ---------------------------------------------------------------------- universal functions
-
-
 def _apply_ufunc(vm: VM, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operands in the types of numpy's loop, then torch's function."""
     inputs, outs = args[:ufunc.nin], args[ufunc.nin:]
@@ -350,9 +341,6 @@ def _operand(vm: VM, ufunc: Any, value: Any, dtype: numpy.dtype, place: int) -> 
     else:
         tensor = _tensor(vm, value)
     return tensor if tensor.dtype == target else tensor.to(target)
-
-
-# ---------------------------------------------------------------------- items
 
 
 def _is_basic(key: object) -> bool:
@@ -426,9 +414,6 @@ def _set_item(vm: VM, array: numpy.ndarray, key: object, value: object) -> None:
     if any(map(_is_mask, parts)) and not (given.dim() == 0 and type(key) is numpy.ndarray):
         raise Break("SB004", "a mask as the place of several values in an array that is the memory of a tensor")
     forms.ndarray(target)[_given(vm, key)] = given
-
-
-# ---------------------------------------------------------------------- results
 
 
 def _answer(vm: VM, outcome: Any, computed: Any, name: str, given: list[Any]) -> Any:

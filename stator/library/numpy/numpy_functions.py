@@ -20,17 +20,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator.breaks import Break, Strategy
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.host.value_kinds import is_a
-from stator.interp.arrays.array_tensors import (
-    SCALAR_METHODS,
-    copied_tensor,
-    new_array,
-    numpy_dtype,
-    own_face,
-    shared_tensor,
-)
+from stator.interp.arrays import array_tensors
 from stator.interp.arrays.native_numpy import is_plain, run_on_arrays, value_behind
 from stator.interp.arrays.traced_numpy import concerns, has_form, run_traced
 from stator.interp.frame import Raised
+from stator.interp.noted_effects import Converted, list_arrays, note_warning
 from stator.interp.objects.items import get_item
 from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.tensors.tensor_items import make_tensor
@@ -96,7 +90,7 @@ rule(*[each for each in _MAKERS if implementation_of(each) is None])(_run)
 suspending_rule(*[each for each in _MAKERS if implementation_of(each) is not None])(_run_dispatched)
 
 
-@rule(*SCALAR_METHODS, graph_scalars=True)
+@rule(*array_tensors.SCALAR_METHODS, graph_scalars=True)
 def _call_of_scalar(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A method of a scalar: of one that the graph holds, or of a constant."""
     return run_traced(vm, callee, args, kwargs) if args and type(args[0]) in GRAPH_SCALARS else LISTED
@@ -133,16 +127,13 @@ def _get_item(vm: VM, cont: Any, callee: Any, array: Any, key: Any, /) -> None:
     get_item(vm, array, key, cont)
 
 
-# ---------------------------------------------------------------------- arrays as tensors
-
-
 @rule(torch.from_numpy)
 def _from_numpy(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not numpy.ndarray:
         if args and type(args[0]) is FakeTensor or kwargs:
             raise Break("SB003", "torch.from_numpy of something else than an array")
         return vm.native_unhooked(torch.from_numpy, args, kwargs)
-    return shared_tensor(vm, args[0])
+    return array_tensors.shared_tensor(vm, args[0])
 
 
 @rule(torch.tensor, torch.as_tensor, torch.asarray, graph_scalars=True)
@@ -150,53 +141,32 @@ def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """torch.tensor, torch.as_tensor, torch.asarray: of an array, of numpy scalars, or of anything else."""
     data = args[0] if args else kwargs.get("data")
     if type(data) is numpy.ndarray:
-        return _from_array(vm, callee, args, kwargs)
+        return array_tensors.from_array(vm, callee, args, kwargs)
     if (held := _held(vm, data)) is not None:
-        return _from_held(vm, held, args, kwargs)
+        return array_tensors.from_copy(vm, held, args, kwargs)
     if _holds_scalars(vm, data) and kwargs.get("dtype") is None:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             kwargs = {**kwargs, "dtype": vm.native_unhooked(callee, (data,)).dtype}
     return make_tensor(vm, callee, args, kwargs)
 
 
-def _from_array(vm: VM, function: object, args: Any, kwargs: Any) -> Any:
-    rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
-    unknown = set(rest) - {"dtype", "requires_grad"}
-    if len(args) > 1 or unknown or vm.torch_state.devices:
-        raise Break("SB005", "an array as a tensor, with more arguments than a dtype")
-    dtype = rest.get("dtype")
-    if function is torch.tensor:
-        made = copied_tensor(vm, args[0] if args else kwargs["data"])
-    else:
-        made = shared_tensor(vm, args[0])
-    if dtype is not None and made.dtype != dtype:
-        made = vm.torch_call(torch.Tensor.to, (made, dtype), None)
-    if rest.get("requires_grad"):
-        raise Break("SB016", "an array as a tensor that requires grad")
-    return made
-
-
 def _held(vm: VM, data: Any) -> Any:
-    """A new tensor of a scalar of the graph, or of a list of them; None where there is none in the data."""
+    """A new tensor of a scalar of the graph or a list of them, or of a list of arrays; None where there is neither."""
     if type(data) in GRAPH_SCALARS:
         return vm.torch_call(torch.clone, (data.tensor,), None)
+    if type(data) is numpy.ndarray and data.size and data.ndim:
+        return array_tensors.copied_tensor(vm, data)
     if type(data) is not list and type(data) is not tuple:
         return None
     vm.heap.expose(data)
     parts = [_held(vm, part) for part in data]
     if all(part is None for part in parts):
         return None
-    if any(part is None for part in parts) or len({part.dtype for part in parts}) > 1:
+    if any(part is None for part in parts) or len({(part.dtype, part.shape) for part in parts}) > 1:
         raise Break("SB003", "a tensor of numbers of which only some are the graph's")
+    if any(type(part) is numpy.ndarray for part in data):
+        note_warning(vm, list_arrays, UserWarning, kind=Converted)
     return vm.torch_call(torch.stack, (parts,), None)
-
-
-def _from_held(vm: VM, made: Any, args: Any, kwargs: Any) -> Any:
-    rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
-    if len(args) > 1 or set(rest) - {"dtype"} or vm.torch_state.devices:
-        raise Break("SB005", "a numpy scalar as a tensor, with more arguments than a dtype")
-    dtype = rest.get("dtype", made.dtype)
-    return made if dtype == made.dtype else vm.torch_call(torch.Tensor.to, (made, dtype), None)
 
 
 def _holds_scalars(vm: VM, data: object) -> bool:
@@ -223,11 +193,11 @@ def array_of(vm: VM, fake: Any) -> Any:
     if fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg() or vm.heap.by_standin.get(
             id(fake)) is None and not fake.is_contiguous():
         raise Break("SB003", "a tensor's values as an array")
-    if numpy_dtype(fake.dtype) is None:
+    if array_tensors.numpy_dtype(fake.dtype) is None:
         raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
     if Strategy.FIXED_STORAGES in vm.turned_off:
         raise Break("SB003", "an array on the memory of a tensor that is resized")
     if vm.recorder.propagation.memory_behind(fake) != fake.untyped_storage()._cdata:
         raise ExactNeeded
     vm.recorder.log.fix(fake)
-    return new_array(vm, own_face(vm, fake))
+    return array_tensors.new_array(vm, array_tensors.own_face(vm, fake))

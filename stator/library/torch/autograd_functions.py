@@ -43,8 +43,6 @@ from stator.library.torch.autograd_hooks import has_changes
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
 
-# ---------------------------------------------------------------------- two graphs as one node
-
 
 class GraphFunction(torch.autograd.Function):
     """Runs the graphs; only `tensors`, the arguments of F.apply, take part in gradients."""
@@ -231,9 +229,6 @@ def gradient_like(vm: VM, value: Any, number: int, part: Subgraph, constant: boo
     return grad
 
 
-# ---------------------------------------------------------------------- F.apply
-
-
 class Application:
     """One call of F.apply on its way: what it was given, and how the trace was before."""
 
@@ -348,9 +343,6 @@ def _without_history(vm: VM, application: Application, value: Any) -> Any:
             raise Break("SB016", f"{application.cls.__name__}.forward returns a tensor that requires a gradient")
         return vm.torch_call(torch.Tensor.detach, (value,), None)
     return vm.torch_call(torch.Tensor.view_as, (value, value), None) if is_input and not changed else value
-
-
-# ---------------------------------------------------------------------- with gradients
 
 
 @functools.cache

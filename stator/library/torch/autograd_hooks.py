@@ -87,9 +87,6 @@ def contents(cell: Any) -> Any:
     return value.force() if type(value) is Box else value
 
 
-# ---------------------------------------------------------------------- hooks on saved tensors
-
-
 CALL_TEXTS[id(_core.saved_hooks_of_program)] = lambda: "whether the program has hooks on saved tensors around the call"
 
 

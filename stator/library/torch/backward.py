@@ -23,15 +23,8 @@ from stator.host.suspended_patches import NOW
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import grad_of
 from stator.interp.vm import VM
+from stator.library.torch import gradients
 from stator.library.torch.compiler_functions import BACKWARD
-from stator.library.torch.gradients import (
-    gradients_of_fakes,
-    handed_on,
-    leaves_behind,
-    record_gradients,
-    require_plain_engine,
-    tensors_of,
-)
 from stator.library.torch.layers_and_optimisers import RECURRENT
 from stator.settings.process_config import config
 
@@ -57,16 +50,16 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
         raise Break("SB016", BACKWARD)
     if any(name in ("grad", "_grad") for _, name, _ in NOW.patches):
         raise Break("SB016", f"{BACKWARD}, beside a replaced Tensor.grad")
-    require_plain_engine(vm, BACKWARD, (retain_graph, create_graph))
+    gradients.require_plain_engine(vm, BACKWARD, (retain_graph, create_graph))
     if create_graph:
         raise Break("SB016", f"{BACKWARD}, with create_graph=True")
     if vm.recorder.wrappers.behind:
         raise Break("SB016", f"{BACKWARD}, beside wrapper subclasses")
-    outputs = tensors_of(vm, BACKWARD, tensors)
-    seeds = None if given is None else tensors_of(vm, BACKWARD, given, True)
-    leaves = leaves_behind(vm, BACKWARD, outputs)
+    outputs = gradients.tensors_of(vm, BACKWARD, tensors)
+    seeds = None if given is None else gradients.tensors_of(vm, BACKWARD, given, True)
+    leaves = gradients.leaves_behind(vm, BACKWARD, outputs)
     if inputs is not None:
-        wanted = {id(each): each for each in tensors_of(vm, BACKWARD, inputs)}
+        wanted = {id(each): each for each in gradients.tensors_of(vm, BACKWARD, inputs)}
         if not wanted or not wanted.keys() <= set(map(id, leaves)):
             raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
         leaves = list(wanted.values())
@@ -78,18 +71,18 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     grads = [current_grad(vm, leaf) for leaf in leaves]
     require_own_memory(vm, [grad for grad in grads if grad is not None])
     options = {"retain_graph": retain_graph, "create_graph": False, "allow_unused": True, "materialize_grads": False}
-    found = gradients_of_fakes(vm, BACKWARD, outputs, leaves, seeds, options)
+    found = gradients.gradients_of_fakes(vm, BACKWARD, outputs, leaves, seeds, options)
     with torch._C.DisableTorchFunction():
         if any(each is not None and (each.layout is not torch.strided or each.dtype is not leaf.dtype)
                for each, leaf in zip(found, leaves, strict=True)):
             raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
     # Only the kernel of a recurrent layer knows how it lays gradients out.
     unknown = any(node.target in RECURRENT for node in reached)
-    is_shared = [each is not None and unknown or handed_on(vm, found)(each) for each in found]
+    is_shared = [each is not None and unknown or gradients.handed_on(vm, found)(each) for each in found]
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
-    record_gradients(vm, outputs, leaves, seeds, options, found)
+    gradients.record_gradients(vm, outputs, leaves, seeds, options, found)
     if not retain_graph:  # nobody reads for a checkpoint that a pass has consumed
         recorder.log.read_again = [each for each in recorder.log.read_again if not each[1] <= reached]
     for leaf, grad, new, shared in zip(leaves, grads, found, is_shared, strict=True):
@@ -146,9 +139,6 @@ def copy_laid_out_as(vm: VM, grad: FakeTensor, leaf: FakeTensor) -> Any:
         return vm.torch_call(torch.clone, (grad,), {"memory_format": torch.contiguous_format})
     made = vm.torch_call(torch.empty_strided, (size, strides), {"dtype": dtype, "device": device})
     return vm.torch_call(torch.Tensor.copy_, (made, grad), None)
-
-
-# ---------------------------------------------------------------------- results with a consumed history
 
 
 def detach_consumed(vm: VM, outputs: list[Any]) -> None:

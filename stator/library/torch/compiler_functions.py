@@ -79,9 +79,6 @@ def ignore_peer_bookkeeping() -> None:
         rule(tag)(_nothing)
 
 
-# ---------------------------------------------------------------------- policies of Stator
-
-
 @rule(marks.set_error_policy)
 def _set_error_policy(vm: VM, value: Any) -> Any:
     """The trace's own policy changes; the residual leaves the thread's as the trace leaves its own."""
@@ -115,9 +112,6 @@ def _initialise_lazily(vm: VM, self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 rule(marks.error_policy)(lambda vm: vm.policy.error_policy)
-
-
-# ---------------------------------------------------------------------- functions that captured code compiles
 
 
 @dataclass(eq=False)

@@ -56,9 +56,6 @@ def _run(target: Callable[..., Any], operands: tuple[Any, ...]) -> tuple[Any, li
     return results, seen.written()
 
 
-# ---------------------------------------------------------------------- derivatives
-
-
 class Differentiated:
     """A function captured on fresh fakes of the arguments it is differentiated by."""
 
@@ -178,9 +175,6 @@ def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
     return jvp
 
 
-# ---------------------------------------------------------------------- vjp
-
-
 @rule(eager_transforms._vjp_with_argnums)
 def _vjp(vm: VM, func: Any, *primals: Any, argnums: Any = None, has_aux: Any = False) -> Any:
     inner = Differentiated(vm, "vjp", func, primals, {}, argnums, has_aux)
@@ -235,9 +229,6 @@ def _pull_back(vm: VM, vjp: Any, operands: Any, cotangents: Any, retain_graph: A
         raise Break("SB016", "the function that torch.func.vjp returned, called in another way")
     results = record(vm, vjp, (*operands, *flat))
     return pytree.tree_unflatten(list(results), spec)
-
-
-# ---------------------------------------------------------------------- vmap
 
 
 @rule(vmap_impl)

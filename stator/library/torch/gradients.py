@@ -154,9 +154,6 @@ def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, 
         options["create_graph"] if options["retain_graph"] is None else options["retain_graph"])
 
 
-# ---------------------------------------------------------------------- forward mode
-
-
 has_side_effect(ENTER)
 has_side_effect(EXIT)
 
@@ -236,9 +233,6 @@ def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: An
     vm.recorder.record("call_function", boundaries.new_parameter, (data, requires_grad), {}, made)
     vm.recorder.log.changes += 1
     return made
-
-
-# ---------------------------------------------------------------------- modules
 
 
 @rule(BackwardHook.setup_input_hook)

@@ -29,15 +29,7 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break, Strategy
 from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.guards.guard import is_constant
-from stator.interp.branches.captured_branches import (
-    Merge,
-    Unequal,
-    close,
-    condition_of,
-    describe,
-    differing,
-    record_cond,
-)
+from stator.interp.branches import captured_branches
 from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
@@ -51,7 +43,7 @@ def watched(vm: VM, what: str) -> Witness:
     try:
         return Witness(vm)
     except Unwatched as why:
-        raise Break("SB016", f"{what}, while {describe(why)}") from None
+        raise Break("SB016", f"{what}, while {captured_branches.describe(why)}") from None
 
 
 def empty_like(fake: torch.Tensor) -> torch.Tensor:
@@ -127,12 +119,12 @@ def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, op
     if type(condition) is FakeTensor and condition.numel() != 1:
         raise Break("SB016", "torch.cond on a tensor of several elements")
     ways = [interpreted(vm, "torch.cond", function, [], tuple(operands)) for function in (when_true, when_false)]
-    merge = Merge(vm, always_new=True)
-    held = condition_of(vm, condition) if type(condition) is FakeTensor else as_bool(vm, condition)
+    merge = captured_branches.Merge(vm, always_new=True)
+    held = captured_branches.condition_of(vm, condition) if type(condition) is FakeTensor else as_bool(vm, condition)
     try:
         plan = merge.plan(ways[0][1], ways[1][1])
-        results = record_cond(vm, held, ways[0][0], ways[1][0], merge) if merge.pairs else []
-    except Unequal as why:
+        results = captured_branches.record_cond(vm, held, ways[0][0], ways[1][0], merge) if merge.pairs else []
+    except captured_branches.Unequal as why:
         raise Break("SB016", f"torch.cond: {why}") from None
     vm.give(merge.builder(results)(plan), cont)
 
@@ -147,9 +139,6 @@ def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> N
     """torch.compiler.nested_compile_region: the nodes of the call are marked, and become a piece."""
     vm.recorder.region.named = vm.recorder.region.named or NamedRegions()
     vm.call(func, args, kwargs, cont)
-
-
-# ---------------------------------------------------------------------- loops
 
 
 def carries_numbers(graph: fx.Graph) -> bool:
@@ -185,8 +174,8 @@ def require_tensors(what: str, values: Iterable[Any]) -> list[Any]:
 
 def finish(vm: VM, what: str, part: Subgraph, outputs: list[Any], given: list[Any]) -> None:
     try:
-        close(vm, part, outputs, False, given)
-    except Unequal as why:
+        captured_branches.close(vm, part, outputs, False, given)
+    except captured_branches.Unequal as why:
         raise Break("SB016", f"{what}: {why}") from None
 
 
@@ -216,7 +205,7 @@ def perform(vm: VM, what: str, operation: Any, *args: Any) -> Any:
 
 def require_same_carries(what: str, carries: Any, results: list[Any]) -> None:
     for before, after in zip(carries, results, strict=True):
-        why = differing(before, after, without_history=True)
+        why = captured_branches.differing(before, after, without_history=True)
         if why:
             raise Break("SB016", f"{what} of a function that changes the {why} of what it carries")
 

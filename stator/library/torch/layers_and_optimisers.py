@@ -95,9 +95,6 @@ def layers_of(vm: VM, function: object, given: dict[str, Any]) -> tuple[Any, ...
     return sequence, *[vm.torch_call(torch.cat, (known, 0), None) for known in ends]
 
 
-# ---------------------------------------------------------------------- optimisers
-
-
 def _wrapped_for_peer(function: Callable[..., Any]) -> Any:
     """The wrapper that `torch._disable_dynamo` makes; all wrappers share this code."""
     return torch._disable_dynamo(function)

@@ -123,9 +123,6 @@ def _older(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None
 rule(C._are_functorch_transforms_active)(lambda vm: C._are_functorch_transforms_active())
 
 
-# ---------------------------------------------------------------------- inference mode
-
-
 @rule(torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 def _switch(vm: VM, callee: Any, self: Any, exc_type: Any = None, exc_value: Any = None, traceback: Any = None) -> Any:
     if Strategy.INFERENCE_MODE in vm.turned_off:
@@ -162,9 +159,6 @@ rule(C._InferenceMode.__dict__["__enter__"].__func__)(lambda vm, mode, /: None)
 rule(C._len_torch_dispatch_stack)(lambda vm: 0)  # the tracer's own modes must not show, and there are no others
 # the tracer's own mode must not show
 rule(C._is_torch_function_mode_enabled, unasked=True)(lambda vm: bool(vm.modes.active))
-
-
-# ---------------------------------------------------------------------- the default device
 
 
 @rule(torch.device.__enter__, unasked=True)
@@ -238,9 +232,6 @@ def _set_default_tensor_type(vm: VM, cont: Any, kind: Any, /) -> None:
     if type(kind) is not type(torch.FloatTensor) or kind.is_cuda or C._get_default_device() != "cpu":
         raise Break("SB006", "a default tensor type that is not of the CPU")
     vm.call(C._set_default_dtype, (kind.dtype,), {}, cont)
-
-
-# ---------------------------------------------------------------------- CUDA devices
 
 
 def _answer(function: Any, *args: Any, **kwargs: Any) -> Any:

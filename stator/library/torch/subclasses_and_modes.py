@@ -33,9 +33,6 @@ _DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
 _LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
 
 
-# ---------------------------------------------------------------------- making them
-
-
 def note_class(vm: VM, fake: FakeTensor, cls: type) -> Any:
     """From now on the program sees an object of `cls`."""
     if id(fake) in vm.recorder.classes:
@@ -145,9 +142,6 @@ def _disabled_handler(vm: VM, func: Any, types: Any, /, *rest: Any, **kwargs: An
         vm.modes.functions_off = before
 
 
-# ---------------------------------------------------------------------- turning them off
-
-
 @rule(*[cls.__enter__ for cls in _LEVELS])
 def _enter(vm: VM, context: Any, /) -> None:
     cls = type(context)
@@ -173,9 +167,6 @@ def _state(vm: VM) -> Any:
 rule(*_LEVELS)(lambda vm, callee, /: callee())
 rule(C._is_torch_function_enabled)(lambda vm: not vm.modes.functions_off)
 rule(C._is_torch_function_all_disabled)(lambda vm: vm.modes.functions_off == 2)
-
-
-# ---------------------------------------------------------------------- the stack of modes
 
 
 @rule(TorchFunctionMode.__enter__, unasked=True)

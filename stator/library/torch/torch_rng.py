@@ -30,9 +30,6 @@ def record(vm: VM, op: str, target: object, args: tuple[Any, ...], result: objec
     return node
 
 
-# ---------------------------------------------------------------------- the default stream
-
-
 @rule(torch.manual_seed)
 def _manual_seed(vm: VM, seed: Any) -> Any:
     require_order(vm)
@@ -79,9 +76,6 @@ def require_state(state: Any) -> Any:
 
 refuse(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
        torch.cuda.set_rng_state, code="SB013", detail=RANDOM_STREAM)
-
-
-# ---------------------------------------------------------------------- generators
 
 
 @rule(Generator)
