@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from stator.cli.census import FAILED
 from stator.cli.kept_calls import Kept, kept_calls
 from stator.cli.recorded_run import is_model, load_model, watch_script
-from stator.errors import StatorError
 from stator.remedies.proposals import Proposals
 from stator.remedies.recorded_calls import Call
 from stator.remedies.search import propose
@@ -30,7 +29,7 @@ def tried(kept: Iterable[Kept]) -> list[Proposals]:
     for each in kept:
         try:
             found.append(propose(each.fn, each.calls, name=each.name))
-        except (StatorError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:
             print(f"stator: {each.name}: its calls cannot be repeated: {error!r}", file=sys.stderr)
     return found
 

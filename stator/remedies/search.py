@@ -13,10 +13,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stator.audit.checkpoint import CannotRestore
 from stator.breaks import Break
-from stator.errors import StatorError
-from stator.remedies.function_copies import NotApplicable
 from stator.remedies.observation import Observation
 from stator.remedies.proposals import Cost, Failure, Proposal, Proposals
 from stator.remedies.recorded_calls import Call, Calls
@@ -30,9 +27,7 @@ MOST_PROPOSALS = 12
 MOST_CANDIDATES = 16  # for one problem
 MOST_SIDEWAYS = 3  # changes that trade one problem for another, and are followed
 DEPTH = 1
-SLOWER = 5
-FAILURES = (NotApplicable, StatorError, CannotRestore, Break, SyntaxError, NameError, RuntimeError, ValueError,
-            TypeError)
+FAILURES = (Exception, Break)  # of a rewrite or its trial: the candidate is dropped
 Branch = tuple[str, ast.If | ast.IfExp]  # with the function it is in
 
 
@@ -106,9 +101,10 @@ class Search:
                 every = [*branches, *self._originals(site, candidate)]
                 if len(every) < len(branches) + len(candidate.branches):
                     why = "the branch is not in the original text"
+                elif result.steady > self.result.steady:
+                    why = "calls are captured again and again"
                 elif result.score < goal:
                     why, remarks = self.world.compare(version, result, every, site.functions)
-                    why = why or self._slower(version)
                 else:
                     why = f"it does not help: {next(map(str, result.problems), 'as many captures')}"
                     if depth and _key(problem) not in map(_key, result.problems):
@@ -127,11 +123,6 @@ class Search:
             if found is not None:
                 return Found([candidate, *found.candidates], found.version, found.result, found.remarks)
         return None
-
-    def _slower(self, version: Version) -> str:
-        """Nothing, unless a call takes far longer than before: it compiles each time."""
-        before, after = (self.world.capture(each, timed=True).microseconds for each in (self.version, version))
-        return f"a call takes {after:.0f} us instead of {before:.0f}" if after > SLOWER * before + 1000 else ""
 
     def _originals(self, site: Site, candidate: Candidate) -> list[Branch]:
         """The branches of a candidate in the original text: by their tests, else by their order in the function."""

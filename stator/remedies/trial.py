@@ -18,6 +18,7 @@ from typing import Any
 
 from stator import events
 from stator.audit.likeness import Outcome, differences
+from stator.audit.trials import Unrepeatable
 from stator.capture import code_memory
 from stator.capture.miss import make_entry
 from stator.remedies.function_copies import Functions, copy_of, namespace_with, substituted, with_copies
@@ -49,6 +50,7 @@ class Result:
     problems: list[Problem]
     graphs: int
     captures: int
+    steady: int = 0  # captures of a third round of calls
     microseconds: float = 0.0  # of one recorded call, compiled
     outcome: Outcome | None = None
     shared: list[list[int]] = field(default_factory=list)  # for each call, results that are inputs
@@ -66,6 +68,10 @@ class Result:
         return self.breaks, self.recompiles, self.captures
 
 
+class NotRepeatable(Exception):
+    """Calls that cannot be made again: a collective, a custom operator."""
+
+
 class World:
     """The original with its recorded calls; versions are tried on copies."""
 
@@ -73,7 +79,10 @@ class World:
         self.fn, self.calls = fn, calls
         self.settings = {key: value for key, value in settings.items() if key not in ("fullgraph", "backend", "mode")}
         self.functions = Functions(calls.reached)
-        self.eager = calls.run(fn)
+        watch = Unrepeatable()
+        self.eager = calls.run(fn, around=lambda whole: _watched(watch, whole))
+        if watch.found is not None:
+            raise NotRepeatable(f"the operator {watch.found} must not run twice")
         self.shared = calls.shared
         self.unstable = {path for path, _ in differences(self.eager, calls.run(fn), True)}
         self._eager: dict[tuple[str, bool], Outcome] = {}
@@ -110,6 +119,9 @@ class World:
             shared = self.calls.shared
             self.calls.run(call, added=added)
             result = _result(log, first)
+            with events.record() as later:
+                self.calls.run(call, added=added)
+            result.steady = sum(isinstance(event, events.CaptureFinished) for event in later)
             result.shared = shared
             if timed:
                 result.microseconds = self._time(call, added)
@@ -203,6 +215,11 @@ class World:
             if path not in self.unstable or _kind(eager, path) != _kind(changed, path):
                 return f"{path}: {why}"
         return ""
+
+
+def _watched(watch: Unrepeatable, whole: Callable[[], object]) -> object:
+    with watch:
+        return whole()
 
 
 def _perturbations() -> list[tuple[str, Perturbation, bool]]:

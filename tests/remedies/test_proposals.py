@@ -18,6 +18,7 @@ from stator.remedies import registry
 from stator.remedies.registry import Candidate, Site
 from stator.remedies.rewrites.branches import choose_with_where
 from stator.remedies.rewrites.tensor_forms import expression
+from stator.remedies.trial import NotRepeatable
 from stator.settings import marks
 
 DEVELOPMENT = {each.name: each for each in programs("development")}
@@ -189,3 +190,19 @@ def test_every_code_with_rewrites_is_registered() -> None:
     assert codes >= {"SB001", "SB002", "SB003", "SB009", "SB010", "SB013", "SB015", "SB024"}
     with pytest.raises(stator.OptionError, match="use a callable"):
         stator.propose(3)
+
+
+@torch.library.custom_op("remedies_test::send", mutates_args=())
+def send(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+def sends(x):
+    if x.sum() > 0:
+        x = x + 1
+    return send(x)
+
+
+def test_calls_that_must_not_run_twice_are_not_repeated() -> None:
+    with pytest.raises(NotRepeatable, match="remedies_test"):
+        stator.propose(sends)(torch.ones(3))
