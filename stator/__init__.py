@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stator.contracts import ContractViolation, contract
     from stator.errors import *
     from stator.installation import install, is_installed, uninstall
+    from stator.remedies.api import propose
     from stator.shapes.named_dimensions import Dim
     from stator.shapes.tensor_marks import (
         mark_dynamic,
@@ -36,12 +37,13 @@ __all__ = ["BackendError", "CompiledModule", "ContractViolation", "Dim", "Intern
            "compile", "compile_in_place", "config", "contract", "disable", "error_on_graph_break", "explain",
            "graph_break", "install", "is_compiled", "is_compiling", "is_installed", "list_backends", "load",
            "load_shape_profile", "print", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
-           "maybe_mark_dynamic", "register_backend", "reset", "save", "set_logs", "set_stance", "shape_profile",
-           "skip_frame", "substitute_in_graph", "uninstall", "why_not_cached"]
+           "maybe_mark_dynamic", "propose", "register_backend", "reset", "save", "set_logs", "set_stance",
+           "shape_profile", "skip_frame", "substitute_in_graph", "uninstall", "why_not_cached"]
 
 # The modules that define them; stator.api has the rest.
 _MODULES = {"stator.contracts": ("ContractViolation", "contract"), "stator.shapes.named_dimensions": ("Dim",),
             "stator.installation": ("install", "is_installed", "uninstall"),
+            "stator.remedies.api": ("propose",),
             "stator.shapes.tensor_marks": ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
                                       "maybe_mark_dynamic"),
             "stator.errors": ("BackendError", "InternalError", "OptionError", "RecompileLimit", "StatorError",

@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("installation",),
     ("contracts",),
     ("api",),
+    ("remedies",),
     ("audit",),
     ("capture",),
     ("artifacts",),
@@ -50,7 +51,7 @@ RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer 
 
 REPORT = "report"
 REPORT_READS = FOUNDATION | {REPORT}  # what happened, from events; how to say it, from the rest
-REPORT_READERS = {"__main__", "cli", "__init__", "contracts", "api"}
+REPORT_READERS = {"__main__", "cli", "__init__", "contracts", "api", "remedies"}
 
 PEER = ("torch._dynamo", "torch._C._dynamo")
 PEER_ALLOWED = {"backends"}

@@ -37,6 +37,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/distributed/": "docs/ranks.md",
     "stator/report/": "docs/report.md",
     "stator/cli/": "docs/report.md",
+    "stator/remedies/": "docs/remedies.md",
     "stator/installation/": "docs/from-torch-compile.md",
     "stator/contracts/": "docs/contract.md",
     "stator/guards/guard_filter.py": "docs/from-torch-compile.md",

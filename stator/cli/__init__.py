@@ -8,6 +8,7 @@ import sys
 COMMANDS = {
     "run": "run a script with torch.compile going through Stator",
     "report": "run a script, and write a page about what was captured",
+    "remedies": "try source changes for the breaks and recompiles of a script or model, and show those that work",
     "census": "graphs, breaks by cause, and the captured share of operators and time, of a script or model",
     "gate": "compare a census with a stored one: fails on a new break, a new recompile, or slower captures",
     "stability": "call a model again, and with one size changed at a time: which guards move",

@@ -1,4 +1,4 @@
-"""Write a page about a run.   python -m stator report [--out FILE] [--json FILE] [--backend NAME] SCRIPT [args]
+"""Write a page about a run.   python -m stator report [--out FILE] [--json FILE] [--remedies] SCRIPT [args]
 
 In: an unmodified script and its arguments.  Out: one HTML file that needs no network, and the same facts as JSON.
 Exit code: the script's own.
@@ -7,11 +7,14 @@ Exit code: the script's own.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
 
+from stator.cli.kept_calls import kept_calls
 from stator.cli.recorded_run import watch_script
+from stator.cli.remedies import tried
 from stator.report.page import page
 
 
@@ -20,12 +23,16 @@ def main(arguments: list[str]) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="stator-report.html", help="the page (default: %(default)s)")
     parser.add_argument("--json", help="write the facts there, too; - is the standard output")
+    parser.add_argument("--remedies", action="store_true", help="try source changes, and show those that work")
     parser.add_argument("--backend", help='instead of "inductor", where the script does not name another one')
     parser.add_argument("script", help="script.py")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="its arguments")
     chosen = parser.parse_args(arguments)
-    done = watch_script([chosen.script, *chosen.rest], chosen.backend)
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(kept_calls()) if chosen.remedies else {}
+        done = watch_script([chosen.script, *chosen.rest], chosen.backend)
     data = done.data(" ".join([chosen.script, *chosen.rest]))
+    data["remedies"] = [each.data() for each in tried(kept.values())]
     Path(chosen.out).write_text(page(data), encoding="utf-8")
     print(f"stator: {chosen.out}", file=sys.stderr)
     if chosen.json == "-":

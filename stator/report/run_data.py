@@ -82,7 +82,8 @@ class Price:
 def run_data(run: Recording, title: str, prices: Sequence[Price] = (), sites: Sequence[Json] = (),
              error: str = "") -> Json:
     """Everything that a page or a check needs to know about a run."""
-    data: Json = {"version": VERSION, "title": title, "seconds": run.seconds, "error": error, "sites": list(sites)}
+    data: Json = {"version": VERSION, "title": title, "seconds": run.seconds, "error": error, "sites": list(sites),
+                  "remedies": []}
     data["captures"] = [_capture(at, event) for at, event in run.rows if isinstance(event, events.CaptureFinished)]
     for capture in data["captures"][MOST_GRAPHS:]:
         capture["nodes"] = capture["guards"] = []

@@ -263,14 +263,30 @@ function breakCard(each) {
       each.count > 1 ? `, ${each.count} times` : ""), excerpt(each.file, each.line), ...stack,
     each.follow.length ? el("p", {class: "dim"}, `followed on this line by: ${each.follow.join("; ")}`) : null,
     el("p", {class: "price"}, price), each.remedy ? el("p", {class: "remedy"}, `Remedy: ${each.remedy}`) : null,
+    ...tried(each.file, each.line),
     el("details", {}, el("summary", {}, "All frames"), el("pre", {}, each.full.join("\n"))));
+}
+function tried(file, line) {
+  const here = (each) => each.file === file && each.line === line;
+  const cost = (each) => `${count(each.breaks, "break")}, ${count(each.recompiles, "recompile")}, `
+    + `${count(each.graphs, "graph")}, ${each.microseconds.toFixed(0)} us a call`;
+  return (data.remedies || []).flatMap((found) => [
+    ...found.proposals.filter(here).map((each) => el("details", {class: "remedy"},
+      el("summary", {}, `Tried, and equal to eager: ${each.title}`), each.diff ? el("pre", {}, each.diff) : null,
+      ...Object.entries(each.settings).map(([name, value]) => el("p", {}, `compile with ${name}=${value}`)),
+      ...Object.entries(each.added).map(([name, text]) => el("p", {}, `call with ${name}=${text}`)),
+      el("p", {}, `before: ${cost(each.before)}`), el("p", {}, `after: ${cost(each.after)}`),
+      ...each.remarks.map((text) => el("p", {class: "dim"}, text)))),
+    ...found.failures.filter(here).map((each) => el("p", {class: "dim"}, each.tried.length
+      ? `None of ${each.tried.length} tried remedies works.` : "No remedy is known that could be tried.")),
+  ]);
 }
 function recompileCard(each) {
   const rows = each.entries.map((entry, index) => el("p", {}, index ? `nor entry ${index + 1}: ` : "",
     el("span", {class: index ? "" : "price"}, entry.cause), entry.file ? ", at " : "",
     place(entry.file, entry.line), entry.more ? `, and ${entry.more} more guards` : ""));
   return el("article", {class: "card", tabindex: "0"}, el("p", {class: "dim"}, `after ${seconds(each.t)}`), ...rows,
-    el("pre", {}, each.entries[0].guard), excerpt(each.file, each.line));
+    el("pre", {}, each.entries[0].guard), excerpt(each.file, each.line), ...tried(each.file, each.line));
 }
 const matches = (words, ...texts) => words.every((word) => texts.some((text) => text.toLowerCase().includes(word)));
 function search(label, then) {

@@ -1,0 +1,1 @@
+"""Rewrites, one family a file.   a place that breaks  ->  candidates; importing a file registers its rewrites"""
