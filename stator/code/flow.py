@@ -205,30 +205,33 @@ def _mask(slots: tuple[int, ...]) -> int:
 _FOLLOWED = frozenset("""
     LOAD_CONST LOAD_FAST LOAD_GLOBAL LOAD_DEREF PUSH_NULL KW_NAMES PRECALL NOP LOAD_ATTR LOAD_METHOD UNARY_NOT
     UNARY_NEGATIVE BINARY_OP COMPARE_OP IS_OP CONTAINS_OP BINARY_SUBSCR STORE_FAST RETURN_VALUE LOAD_FAST_CHECK
-    BINARY_SLICE LOAD_SUPER_ATTR CALL
+    BINARY_SLICE LOAD_SUPER_ATTR CALL CALL_KW LOAD_FAST_LOAD_FAST
     """.split())
-_LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK"})
+_LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"})
+_CALLS = {"CALL": 0, "CALL_KW": 1}  # and the operands above the arguments
 _HANDS_ON = frozenset({"STORE_FAST", "RETURN_VALUE"})
 
 
 def handed_over(unit: CodeUnit) -> frozenset[int]:
+    """Indices of such loads; of a load of two, `~index` for the first value."""
     return unit.analysis("handed over", _compute) if unit.analyses is not None else _compute(unit)
 
 
 def _compute(unit: CodeUnit) -> frozenset[int]:
-    instructions = unit.instructions
-    return frozenset(i for i, instr in enumerate(instructions)
-                     if instr.opname in _LOADS and _feeds_a_call(instructions, i + 1))
+    numbered = list(enumerate(instructions := unit.instructions))
+    found = {i for i, instr in numbered if instr.opname in _LOADS and _feeds_a_call(instructions, i + 1, 1)}
+    return frozenset(found | {~i for i, instr in numbered if instr.opname == "LOAD_FAST_LOAD_FAST"
+                              and _feeds_a_call(instructions, i + 1, 2)})
 
 
-def _feeds_a_call(instructions: list[Instruction], index: int) -> bool:
-    place = 1  # of the loaded value, from the top of the stack
+def _feeds_a_call(instructions: list[Instruction], index: int, place: int) -> bool:
+    """`place`: that of the loaded value, from the top of the stack."""
     for instr in instructions[index:]:
         name = instr.opname
         if name not in _FOLLOWED:
             return False
         if pops(name, instr.arg or 0) >= place:
-            return name in _HANDS_ON or name == "CALL" and place <= (instr.arg or 0)
+            return name in _HANDS_ON or name in _CALLS and 0 < place - _CALLS[name] <= (instr.arg or 0)
         place += effect(instr, False)
     return False
 

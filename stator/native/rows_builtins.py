@@ -266,9 +266,9 @@ def _suspended_frames() -> None:
 
     coroutine, async_generator = make_coroutine(), make_async_generator()
     frames: list[type] = [types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType]
-    frames += [row.type_of(coroutine.__await__()), row.type_of(async_generator.__anext__())]
-    frames += [row.type_of(async_generator.athrow(ValueError))]
-    coroutine.close()
+    for step in (coroutine.__await__(), async_generator.__anext__(), async_generator.athrow(ValueError)):
+        frames.append(row.type_of(step))
+        step.close()  # type: ignore[attr-defined]
     for owner in frames:
         row.special(owner, "*", why=INTERPRETED)
         row.attributes(owner, "*", row.NativeClass.SPECIAL, why=INTERPRETED)

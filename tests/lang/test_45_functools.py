@@ -1,6 +1,7 @@
 """functools: partial, reduce, caches, singledispatch, partialmethod, cached_property."""
 
 import functools
+import weakref
 
 import torch
 
@@ -103,6 +104,17 @@ def reduce_of_nothing(x):
 @case((ramp(2), 4), (ramp(2), 5))
 def lru_cache(x, n):
     return x + slow_square(n) + slow_square(n), table(n)
+
+
+@functools.cache
+def name_of(reference):
+    return reference().__name__
+
+
+@case(call(ramp(2)))
+def cached_by_weak_reference(x):
+    names = [name_of(weakref.ref(cls)) for cls in (int, functools.partial, int)]
+    return x + len(names), names
 
 
 @case(call(ramp(2)))

@@ -113,6 +113,25 @@ def attributes_that_are_read_only(x):
 
 
 @case()
+def refused_writes_and_the_names_in_their_errors(x):
+    class Slotted:
+        __slots__ = ("a",)
+        y = 0
+
+    class Open:
+        pass
+
+    def named(function, obj, *args):
+        try:
+            function(obj, *args)
+        except AttributeError as error:
+            return str(error), error.name, error.obj is obj
+
+    return x + 1, [named(setattr, Slotted(), name, 1) for name in "yz"], [
+        named(delattr, made(), name) for made in (Slotted, Open) for name in "ayz"]
+
+
+@case()
 def iterators_that_are_none(x):
     class Itself:
         def __iter__(self):

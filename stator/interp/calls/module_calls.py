@@ -36,7 +36,8 @@ _TABLES = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward
 _GLOBAL_TABLES = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
                   "_global_forward_pre_hooks")
 # What the two functions read on their way to `forward`: where they read anything else, this file does not know them.
-_READ = frozenset({*_ABSENT, *_TABLES, *_GLOBAL_TABLES, "torch", "_C", "_get_tracing_state"})
+_TRACING = "_is_tracing" if "_is_tracing" in _CALL_CODES[1].co_names else "_get_tracing_state"  # until torch 2.14
+_READ = frozenset({*_ABSENT, *_TABLES, *_GLOBAL_TABLES, "torch", "_C", _TRACING})
 _READING = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME"})
 _NAMED = ("self", "args", "kwargs", "forward_call")
 _EMPTY = types.CellType()

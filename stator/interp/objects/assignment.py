@@ -121,9 +121,7 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
     if own is None:
         if vm.heap.is_opaque(obj):
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-        text = no_attribute(type(obj), name) if descr is MISSING \
-            else f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only"
-        raise Raised(AttributeError(text, name=name, obj=obj))
+        vm.native(object.__setattr__, (obj, name, None))  # raises CPython's own error
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and descriptors.is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
@@ -278,9 +276,9 @@ def delete_tensor_attr(vm: VM, fake: FakeTensor, name: str, cont: Continuation |
 def delete_from_dict(vm: VM, obj: object, name: str, descr: object, cont: Continuation | None) -> None:
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
-        read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
-        text = f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only" if read_only else ""
-        return descriptors.raise_attribute_error(vm, obj, name, cont, text)
+        if own is None and not vm.heap.is_opaque(obj):
+            return vm.native(object.__delattr__, (obj, name))  # the same
+        return descriptors.raise_to(vm, cont, AttributeError(no_attribute(type(obj), name)))
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:

@@ -119,7 +119,7 @@ class _Origin(type):
 
 
 # Names that `list[int]` answers itself; all others it reads from `list`.
-_OF_ALIASES = frozenset(name for name in (*dir(types.GenericAlias), "__copy__", "__deepcopy__")
+_OF_ALIASES = frozenset(name for name in (*dir(types.GenericAlias), *dir(type), "__copy__", "__deepcopy__")
                         if getattr(types.GenericAlias(_Origin("", (), {}), int), name, None) is not _Origin)
 
 

@@ -12,7 +12,7 @@ from stator.code.instruction import Instruction
 from stator.heap.identity_facts import note_compared
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.frame import Frame, Raised
+from stator.interp.frame import NULL, Frame, Raised
 from stator.interp.iteration import Again, listed, some_listed
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op, ops
@@ -154,7 +154,7 @@ def DICT_MERGE(vm: VM, frame: Frame, instr: Instruction) -> None:
     vm.heap.expose(mapping)
     vm.heap.expose(target)
     vm.heap.note_write(target)
-    function = frame.stack[-(2 + instr.arg)]
+    function = next(item for item in frame.stack[-(2 + instr.arg)::-1] if item is not NULL)  # since 3.13 below a NULL
     if type(mapping) is not dict:
         if find(vm, type(mapping), "keys") is MISSING:
             raise Raised(TypeError(f"{function_text(vm, function)} argument after ** must be a mapping, "

@@ -257,7 +257,7 @@ def _type_repr(vm: VM, cls: Any, /) -> Any:
 def super_of(vm: VM, cls: type, fake: FakeTensor) -> TensorSuper:
     seen = tensor_class(vm, fake)
     if not is_a(cls, type) or cls not in ancestors(vm, seen):
-        raise Raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
+        vm.native_unhooked(super, (cls, type(seen.__name__, (), {})()))  # raises CPython's own error
     return TensorSuper(cls, fake, seen)
 
 

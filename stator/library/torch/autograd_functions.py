@@ -285,7 +285,7 @@ def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: Any) 
     vm.call(vm.sync(lambda: vm.load_attr(cls, name)), args, {}, cont)
 
 
-@suspending_rule(torch.autograd.Function.__dict__["apply"].__func__)
+@suspending_rule(getattr(_METHOD := torch.autograd.Function.__dict__["apply"], "__func__", _METHOD))  # C since 2.15
 def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: Any) -> None:
     if kwargs:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
