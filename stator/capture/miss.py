@@ -30,6 +30,7 @@ from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
 from stator.capture.first_call import make_entry, report_eager_call
+from stator.capture.rank_agreement import agree
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
 from stator.capture.stages import capture, decline
 from stator.emit.resume.advance import Points
@@ -41,7 +42,6 @@ from stator.host.garbage_collection import collector_paused, living
 from stator.host.held_signals import held_signals
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
-from stator.capture.rank_agreement import agree
 from stator.settings import marks, stance
 from stator.settings.options import Settings
 from stator.settings.process_config import config

@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 import stator
 from stator import events
-from stator.errors import RankAgreementTimeout
 from stator.capture.rank_agreement import Exchange, RankMissing, RanksAgreed, differing, facts_of
+from stator.errors import RankAgreementTimeout
 from tests.own_process import in_new_interpreters
 
 MODULE = "tests.ranks.test_agreement"
