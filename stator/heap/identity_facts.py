@@ -79,13 +79,13 @@ def identities(heap: Heap, values: Iterable[Any]) -> list[Source]:
         elif is_a(value, weakref.ref):
             value = referent_of(value)
         elif is_a(value, types.SimpleNamespace):
-            pending.extend((instance_dict(value) or {}).values())
+            pending.append(instance_dict(value))  # and not its values: it may hold itself
         elif cls is slice:
             pending += (value.start, value.stop, value.step)
         elif cls is functools.partial:
-            pending += (*value.args, *value.keywords.values())
+            pending += (value.args, value.keywords)
         elif is_a(value, BaseException):
-            pending += arguments_of(value)
+            pending.append(arguments_of(value))
         cls = type(value)
         if cls in DICT_VIEWS:
             value = mapping_behind(value)

@@ -86,6 +86,8 @@ class IdentityState(Mechanism):
     hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses
     shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
+    collects: bool = False  # whether the residual collects garbage (see lifetimes)
+    refers_weakly: bool = False  # whether a weak reference was made inside
 
     def replay_key(self) -> int:
         return len(self.shown)

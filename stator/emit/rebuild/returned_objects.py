@@ -37,6 +37,7 @@ from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.descriptors import TensorSuper
+from stator.interp.objects.weak_access import PROXIES, proxied
 from stator.native.table import receiver_split
 
 IMMUTABLE: frozenset[type] = frozenset({
@@ -121,6 +122,12 @@ def _reference(build: Rebuilder, value: Any) -> str:
     return build.variable(value, "ref", f"{build.writer.constant(weakref.ref, 'ref')}({', '.join(parts)})")
 
 
+def _weak_proxy(build: Rebuilder, value: Any) -> str:
+    if (referent := proxied(value)) is None:
+        return build.writer.constant(value)
+    return build.variable(value, "proxy", f"{build.writer.constant(weakref.proxy)}({build.value(referent)})")
+
+
 def _array(build: Rebuilder, value: Any) -> str:
     make = build.writer.constant(array.array, "array")
     return build.variable(value, "array", f"{make}({value.typecode!r}, {bytes_of(value)!r})")
@@ -197,7 +204,7 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _wrapper, types.MethodType: _method,
     super: _super, TensorSuper: _super,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
-    weakref.ref: _reference, array.array: _array, memoryview: _memoryview,
+    weakref.ref: _reference, **dict.fromkeys(PROXIES, _weak_proxy), array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,

@@ -25,6 +25,7 @@ from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects import descriptors
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.objects.descriptors import call_special, no_attribute
+from stator.interp.objects.weak_access import PROXIES, behind_proxy
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
@@ -63,6 +64,8 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
         return store_tensor_attr(vm, obj, name, value, cont)
     if type(obj) in SYMBOLIC:
         obj = specialise(obj, f"the attribute {name}")
+    if type(obj) in PROXIES:
+        obj = behind_proxy(vm, obj)
     if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
     special = "__delattr__" if value is MISSING else "__setattr__"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import threading
 import types
-import weakref
 from typing import Any, TypeGuard
 
 import torch
@@ -31,6 +30,7 @@ from stator.interp.arrays.native_numpy import load_held_attr
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.objects import descriptors
+from stator.interp.objects.weak_access import PROXIES, behind_proxy
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import concerned
@@ -43,8 +43,7 @@ _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
 _alias_getattribute = types.GenericAlias.__dict__["__getattribute__"]
 _super_getattribute = super.__dict__["__getattribute__"]
-_C_LOOKUPS = {cls.__dict__["__getattribute__"]
-              for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
+_C_LOOKUPS = {threading.local.__dict__["__getattribute__"]}
 _module_getattr = torch.nn.Module.__getattr__
 UNSURE = object()
 _MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
@@ -82,6 +81,8 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
             return descriptors.load_super_attr(vm, obj, name, cont)
         if getattribute is _alias_getattribute and name not in _OF_ALIASES:
             return load_attr(vm, vm.sync(lambda: load_generic(vm, obj, "__origin__", None)), name, cont)
+        if cls in PROXIES:
+            return load_attr(vm, behind_proxy(vm, obj), name, cont)
         if getattribute in _C_LOOKUPS:
             value = read_through_c(vm, obj, name)
             if value is MISSING:

@@ -16,7 +16,7 @@ from stator.guards.guard import Kind
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.tracker import Box
 from stator.host.garbage_collection import request_collection
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.calls.instantiation import instantiate
 from stator.interp.frame import UNBOUND, Raised
 from stator.interp.lookup import MISSING, ancestors, find
@@ -24,6 +24,7 @@ from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr, tensor_class
 from stator.interp.objects.descriptors import TensorSuper
 from stator.interp.objects.object_texts import guard_names
+from stator.interp.objects.weak_access import PROXIES
 from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import refuse_patched
@@ -158,7 +159,7 @@ def _is_claimed(vm: VM, obj: object, cls: type) -> bool:
 
 def claimed_class(vm: VM, obj: object) -> Any:
     """The value of `obj.__class__`; None where it is the type's own descriptor."""
-    if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
+    if type(obj) not in PROXIES and type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
             and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
         return None
     return vm.sync(lambda: load_attr(vm, obj, "__class__"))
@@ -312,6 +313,9 @@ def _build_class(vm: VM, body: Any, name: Any, /, *original_bases: Any, metaclas
         meta = _most_derived(meta, bases)
     prepare = vm.optional_attr(meta, "__prepare__")
     namespace = {} if prepare is MISSING else vm.call_sync(prepare, (name, bases), keywords)
+    if find(vm, type(namespace), "__getitem__") is MISSING:
+        said = f"__prepare__() must return a mapping, not {name_in_errors(type(namespace))}"
+        raise Raised(TypeError(f"{meta.__name__ if is_a(meta, type) else '<metaclass>'}.{said}"))
     frame = vm.frame_for(body, (), None)
     frame.names = namespace
     try:

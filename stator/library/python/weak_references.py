@@ -27,12 +27,14 @@ from stator.interp.vm import VM
 
 WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
-_KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
+KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
 _EMPTY = types.CellType()
+_WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def _check(vm: VM, args: Any) -> None:
     callback = args[-1] if len(args) > 1 else None
+    vm.identity.refers_weakly = True
     if type(args[0]) is FakeTensor and callback is not None and vm.heap.tracker_of(args[0]) is None:
         raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
@@ -47,6 +49,8 @@ def _check(vm: VM, args: Any) -> None:
 
 def refuse_untold_deaths(vm: VM) -> None:
     """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
+    if vm.identity.collects and any(is_a(each.original, _WEAK_TYPES) for each in vm.heap.trackers):
+        raise Break("SB019", "gc.collect() in a call that reads weak references from outside", turn_off=WEAK)
     if vm.identity.tells_of_deaths and anything_let_go(vm.heap):
         raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
@@ -85,7 +89,7 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.identity.handed
                                 and not _is_in_a_variable(vm, referent, tracker.original)):
         raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
-    is_kept = is_a(referent, _KEPT) or type(referent) is FakeTensor
+    is_kept = is_a(referent, KEPT) or type(referent) is FakeTensor
     if tracker is None and is_kept and not _is_in_a_variable(vm, referent, referent):
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
         raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
