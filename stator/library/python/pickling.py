@@ -84,7 +84,7 @@ class Framer(pickle._Framer):  # type: ignore[misc, name-defined]
 class Pickler(pickle._Pickler):  # type: ignore[misc, name-defined]
     """The pickler in Python; numbers are never in its memo, so nothing depends on their identity."""
 
-    def __init__(self, file: Parts, protocol: object, fix_imports: object) -> None:
+    def __init__(self, file: Parts, protocol: int | None, fix_imports: bool) -> None:
         pickle._Pickler.__init__(self, file, protocol, fix_imports=fix_imports)  # type: ignore[attr-defined]
         self.framer = Framer(file.write)
         self.write = self.framer.write
@@ -92,7 +92,7 @@ class Pickler(pickle._Pickler):  # type: ignore[misc, name-defined]
 
     def save(self, obj: object, save_persistent_id: bool = True) -> None:
         if type(obj) in _ATOMS:
-            self.dispatch[type(obj)](self, obj)
+            self.dispatch[type(obj)](self, obj)  # type: ignore[arg-type]
         else:
             pickle._Pickler.save(self, behind_callback(obj), save_persistent_id)  # type: ignore[attr-defined]
 
@@ -108,6 +108,9 @@ rule(behind_callback)(lambda vm, obj: vm.functions.callbacks.get(id(obj), obj))
 class Unpickler(pickle._Unpickler):  # type: ignore[misc, name-defined]
     """The unpickler in Python, without the audit event of each class that it finds."""
 
+    proto: int
+    fix_imports: bool
+
     def find_class(self, module: str, name: str) -> object:
         if self.proto < 3 and self.fix_imports:
             if (module, name) in _compat_pickle.NAME_MAPPING:
@@ -121,7 +124,7 @@ class Unpickler(pickle._Unpickler):  # type: ignore[misc, name-defined]
         return found
 
 
-def python_dumps(obj: object, protocol: object = None, *, fix_imports: object = True) -> bytes:
+def python_dumps(obj: object, protocol: int | None = None, *, fix_imports: bool = True) -> bytes:
     file = Parts()
     Pickler(file, protocol, fix_imports).dump(obj)
     return b"".join(file.parts)

@@ -123,7 +123,7 @@ def _run(vm: VM, what: str, source: object, names: object, local_names: object, 
         _set_builtins(vm, scope)
     else:
         raise _refused(f"with globals of the class {type(names).__name__}")
-    code = source
+    code: object = source
     if isinstance(code, (str, bytes)):
         text = (code.lstrip(" \t") if isinstance(code, str) else code.lstrip(b" \t")) if what == "eval" else code
         code = compiled(vm, text, "<string>", what, _inherited(vm), -1)
