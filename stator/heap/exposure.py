@@ -180,7 +180,8 @@ def holds_others(value: Any) -> bool:
     cls = type(value)
     if is_a(value, tuple):
         return not is_constant_tuple(tuple(tuple.__iter__(value)))
-    if cls in _FIXED or is_a(value, torch.Tensor) or _exports_memory(value):
+    if cls in _FIXED or is_a(value, torch.Tensor) or _exports_memory(value) or is_a(
+            value, numpy.dtype) and value.fields is None and value.subdtype is None:  # such a type never changes
         return False
     names = {name for base in mro_of(cls)[:-1]
              for name in ("__iter__", "__getitem__", "__next__") if name in base.__dict__}

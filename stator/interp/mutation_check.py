@@ -16,6 +16,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -36,7 +37,7 @@ from stator.interp.mechanisms import fingerprints
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC
 
-_ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC
+_ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC | {numpy.bool_}
 _COUNTED: frozenset[type] = frozenset(type(iter(each)) for each in (  # type: ignore[var-annotated]
     [], (), range(0), range(1 << 70), "", b"", {}, {}.values(), {}.items(), set(), collections.deque())) | {
     type(reversed([])), type(reversed({})), reversed}

@@ -188,6 +188,8 @@ class Propagation:
                 _held.append(func)
         if entry[0] is ARGUMENT:
             return args[entry[1]]
+        if len(entry) == 3 and self.tensor_key(args[entry[2]])[-1]:
+            return None  # a view requires grad where its base does, also under no_grad()
         self.served += 1
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             kind = entry[0]

@@ -178,7 +178,7 @@ def set_requires_grad(vm: VM, fake: Any, value: Any) -> None:
 def may_become_leaf(vm: VM, fake: FakeTensor) -> bool:
     """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
     return Strategy.NEW_LEAVES not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
-        and vm.recorder.scope.enclosing is None and torch.is_grad_enabled()
+        and vm.recorder.scope.enclosing is None
 
 
 def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:

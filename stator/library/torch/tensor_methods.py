@@ -7,6 +7,7 @@ storage; of any other, and of a leaf that requires grad, CPython makes the copy 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any, TypeGuard
 
@@ -234,14 +235,8 @@ def _random_between(vm: VM, tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
 rule(torch.autograd.profiler.record_function)(lambda vm, /, *args, **kwargs: _Range())
 
 
-class _Range:
-    """A context that does nothing."""
-
-    def __enter__(self) -> _Range:
-        return self
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        return None
+class _Range(contextlib.nullcontext[None], contextlib.ContextDecorator):
+    """A context, and a decorator, that does nothing."""
 
 
 def is_copied_by_clone(tensor: torch.Tensor) -> bool:
