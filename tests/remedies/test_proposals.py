@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import stator
-from benchmarks.remedies import judge, programs
+from benchmarks.remedies import judge, programs, same_where_stable
 from stator.remedies import registry
 from stator.remedies.registry import Candidate, Site
 from stator.remedies.rewrites.branches import choose_with_where
@@ -206,3 +206,10 @@ def sends(x):
 def test_calls_that_must_not_run_twice_are_not_repeated() -> None:
     with pytest.raises(NotRepeatable, match="remedies_test"):
         stator.propose(sends)(torch.ones(3))
+
+
+def test_the_evaluation_compares_what_is_stable() -> None:
+    one, later = [torch.ones(2), {"at": 1.0}], [torch.ones(2), {"at": 2.0}]
+    assert same_where_stable(one, later, [torch.ones(2), {"at": 3.0}])
+    assert not same_where_stable(one, later, [torch.zeros(2), {"at": 3.0}])
+    assert not same_where_stable(one, later, [torch.ones(2), {"at": "3"}]) and not same_where_stable(one, one, later)

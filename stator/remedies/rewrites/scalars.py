@@ -14,6 +14,7 @@ from stator.remedies.registry import RECOMPILE, Candidate, Site, remedy
 from stator.remedies.rewrites.branches import STYLES, Unsupported, edits_for, prepared
 from stator.remedies.rewrites.tensor_forms import Forms, call, is_item
 
+ERRORS = "functions of math raise for numbers outside their domain or range, where torch's give nan or inf"
 TITLES = {True: "compute with tensors, and read the number at the end", False: "keep the number in a tensor"}
 
 
@@ -35,7 +36,8 @@ def compute_with_tensors(site: Site) -> Iterator[Candidate]:
                 made = transformer.visit(copy.deepcopy(statement))
                 assert isinstance(made, ast.stmt)
                 if transformer.changed:
-                    yield Candidate(TITLES[read], edits_for(site, [statement], [made], numbers))
+                    yield Candidate(TITLES[read], edits_for(site, [statement], [made], numbers),
+                                    note=ERRORS if "math." in ast.unparse(statement) else "")
             except Unsupported:
                 continue
 
