@@ -198,7 +198,7 @@ def remembered(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[...
 
 
 def dispatch_times(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """What a call costs beside its graph: guards, inputs, results."""
+    """Measure the cost of a call beside its graph: guards, inputs, results."""
     found: dict[str, Any] = {}
     for side, compiler in COMPILERS.items():
         torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""What a call costs beside its graph: `python -m benchmarks.model_calls [layers]`.
+"""Cost of a call beside its graph: `python -m benchmarks.model_calls [layers]`.
 
 A program is compiled with a backend whose graph returns at once what it returned first, so that what is measured is the
 front end alone: binding, guards, the inputs handed over and the result object rebuilt. CPU time, in turns.

@@ -1,4 +1,4 @@
-"""What a compiled call costs beyond its graph.
+"""Cost of a compiled call beyond its graph.
 
 In: a case and the sides.  Out: nanoseconds per call, as a `Sample`, of the bare graph (`graph`) and of each
 side's compiled function with all its guards, backend "eager".

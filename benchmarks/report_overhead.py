@@ -1,4 +1,4 @@
-"""What recording costs in the steady state.   python -m benchmarks.report_overhead [--rounds N] [--backend NAME]
+"""Cost of recording in the steady state.   python -m benchmarks.report_overhead [--rounds N] [--backend NAME]
 
 In: a model of twelve layers, called with and without the recording of `python -m stator report`, in turn.
 Out: the median microseconds of a call on each side, and their ratio: of the fastest rounds, and of medians.

@@ -5,7 +5,7 @@ In: PyTorch programs in ordinary Python.  Out: the same programs, run through ca
 The public names are loaded together at first use. That keeps `stator.code` and the frame hook usable where
 torch is not installed.
 """
-# ruff: noqa: F403, F405
+# ruff: noqa: F403, F405, I001
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stator.host import torch_originals  # noqa: F401  (before the program patch
 if TYPE_CHECKING:
     from stator.api import *
     from stator.contracts import ContractViolation, contract
+    from stator.dumps import dump
     from stator.errors import *
     from stator.installation import install, is_installed, uninstall
     from stator.remedies.api import propose
@@ -34,16 +35,16 @@ __version__ = "0.1.0"
 # The names that __getattr__ provides.
 __all__ = ["BackendError", "CompiledModule", "ContractViolation", "Dim", "InternalError", "OptionError",
            "RecompileLimit", "StatorError", "Unsupported", "allow_in_graph", "assume_constant_result", "bisect",
-           "compile", "compile_in_place", "config", "contract", "disable", "error_on_graph_break", "explain",
+           "compile", "compile_in_place", "config", "contract", "disable", "dump", "error_on_graph_break", "explain",
            "graph_break", "install", "is_compiled", "is_compiling", "is_installed", "list_backends", "load",
            "load_shape_profile", "print", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
            "maybe_mark_dynamic", "propose", "register_backend", "reset", "save", "set_logs", "set_stance",
            "shape_profile", "skip_frame", "substitute_in_graph", "uninstall", "why_not_cached"]
 
 # The modules that define them; stator.api has the rest.
-_MODULES = {"stator.contracts": ("ContractViolation", "contract"), "stator.shapes.named_dimensions": ("Dim",),
-            "stator.installation": ("install", "is_installed", "uninstall"),
-            "stator.remedies.api": ("propose",),
+_MODULES = {"stator.contracts": ("ContractViolation", "contract"), "stator.dumps": ("dump",),
+            "stator.installation": ("install", "is_installed", "uninstall"), "stator.remedies.api": ("propose",),
+            "stator.shapes.named_dimensions": ("Dim",),
             "stator.shapes.tensor_marks": ("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
                                       "maybe_mark_dynamic"),
             "stator.errors": ("BackendError", "InternalError", "OptionError", "RecompileLimit", "StatorError",

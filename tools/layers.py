@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__init__",),
     ("installation",),
-    ("contracts",),
+    ("contracts", "dumps"),
     ("api",),
     ("remedies",),
     ("audit",),
@@ -51,7 +51,7 @@ RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer 
 
 REPORT = "report"
 REPORT_READS = FOUNDATION | {REPORT}  # what happened, from events; how to say it, from the rest
-REPORT_READERS = {"__main__", "cli", "__init__", "contracts", "api", "remedies"}
+REPORT_READERS = {"__main__", "cli", "__init__", "installation", "contracts", "dumps", "api", "remedies"}
 
 PEER = ("torch._dynamo", "torch._C._dynamo")
 PEER_ALLOWED = {"backends"}

@@ -28,6 +28,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   CompiledObject* self = compiled_of(made.get());
   self->vectorcall = compiled_vectorcall;
   self->enabled = true;
+  self->steppable = false;
   self->entries = new std::vector<Ref>();
   self->dispatcher = new Dispatcher();
   self->function = Ref::borrow(function);
@@ -198,6 +199,7 @@ PyMemberDef compiled_members[] = {
     {"prefix_args", T_OBJECT, offsetof(CompiledObject, prefix), READONLY, "arguments put before each call's"},
     {"taker", T_OBJECT, offsetof(CompiledObject, taker), 0, "called in place of fn with a list, which it may empty"},
     {"enabled", T_BOOL, offsetof(CompiledObject, enabled), READONLY, "False: fn is called directly"},
+    {"steppable", T_BOOL, offsetof(CompiledObject, steppable), 0, "True: sys.settrace sees residuals, not fn"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledObject, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 

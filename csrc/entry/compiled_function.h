@@ -28,6 +28,7 @@ struct CompiledObject {
   std::vector<Ref>* entries;  // EntryObjects, the most recently used first
   Dispatcher* dispatcher;
   bool enabled;
+  bool steppable;  // a debugger steps through its residuals, instead of the program
 };
 
 inline CompiledObject* compiled_of(PyObject* object) { return reinterpret_cast<CompiledObject*>(object); }

@@ -146,7 +146,8 @@ Ref call_segment(PyObject* object, const Call& call) {
   CompiledObject* self = compiled_of(object);
   if (!self->enabled || !self->miss) return call_function(self, call);
   const char* reason = eager_reasons != 0 ? reason_to_run_eagerly() : nullptr;
-  if (!reason && is_stepped()) reason = "sys.settrace is in use";
+  bool stepped = is_stepped();
+  if (!reason && stepped && !self->steppable) reason = "sys.settrace is in use";
   if (reason) return tell_eager(object, reason) ? call_function(self, call) : Ref();
   BoundArguments bound;
   switch (bound.bind(self->function.as<PyFunctionObject>(), self->prefix.get(), call.args, call.count(), call.names)) {
@@ -170,6 +171,9 @@ Ref call_segment(PyObject* object, const Call& call) {
   for (size_t i = 0; !done && i < self->entries->size(); ++i) {
     auto* entry = (*self->entries)[i].as<EntryObject>();
     if (entry != hint.guess) attempt(entry);
+  }
+  if (!done && stepped) {  // captures are not for a debugger
+    return tell_eager(object, "sys.settrace is in use, and no entry accepts the call") ? call_function(self, call) : Ref();
   }
   if (!done) result = after_miss(self, bound, call);
   return result;

@@ -161,7 +161,7 @@ class StoredSite:
 
 
 def member_of(cls: type, name: str, kind: Kind) -> object:
-    """What a class holds under a name, or in one of its fields."""
+    """Read the entry of a class under a name, or one of its fields."""
     if kind is Kind.TYPE_FIELD:
         return type.__dict__[name].__get__(cls)
     return next((_class_dict(base)[name] for base in _type_mro(cls) if name in _class_dict(base)), MISSING)

@@ -109,7 +109,7 @@ class ValueReader:
         raise Stale(f"data of the unknown kind {kind!r}")
 
     def placed(self, data: Data, read: Callable[[], object]) -> Thing:
-        """What `ValueWriter.identity` wrote; a content must be that of the object that `read` finds."""
+        """Read what `ValueWriter.identity` wrote; a content must be that of the object that `read` finds."""
         if type(data) is not list or data[0] != "at":
             return self.value(data)
         found = read()

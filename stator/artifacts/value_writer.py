@@ -284,6 +284,9 @@ class ValueWriter:
             for name, module in list(sys.modules.items()):
                 if type(module) is not types.ModuleType and is_a(module, types.ModuleType):  # put in the place of one
                     self._module_classes.setdefault(id(type(module)), name)
+                    held = [(key, item) for key, item in module.__dict__.items() if type(item) is types.ModuleType]
+                    self._index.update({id(item): (name, key) for key, item in held
+                                        if item is not sys.modules.get(item.__name__)})
                 elif type(module) is types.ModuleType and (not name.startswith("stator.") or name == _core.__name__):
                     for key, item in list(module.__dict__.items()):
                         if type(item) not in (int, str, float, bool, type(None), tuple):

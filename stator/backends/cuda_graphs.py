@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._guards import CompileId
+from torch._guards import CompileContext, CompileId
 
 from stator.backends.aot_rules import eager_streams
 from stator.settings.options import Settings
@@ -62,7 +62,8 @@ def begin_generation() -> None:
     _tracker.generation += 1
 
 
-_numbers = itertools.count()
+graph_numbers = itertools.count()
+_latest: list[CompileId | None] = [None]  # id of the capture whose graph came last
 _MEMBER_DICTS = frozenset({"_parameters", "_buffers"})
 
 
@@ -73,7 +74,10 @@ def mark_static_inputs(gm: torch.fx.GraphModule) -> None:
     those that torch's compilers look for; Inductor itself checks that a static input still has its address. Other
     tensors that stay were marked when the graph was made (`emit/residual/graph_inputs.py`).
     """
-    gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_numbers), frame_compile_id=0)
+    current = CompileContext.current_compile_id()
+    new = current is None or current == _latest[0]
+    gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(graph_numbers), frame_compile_id=0) if new else current
+    _latest[0] = current
     gm._param_name_to_source = {}  # the graph module holds no parameters of its own
     for node in gm.graph.find_nodes(op="placeholder"):
         source = node.meta.get("source")

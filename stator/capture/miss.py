@@ -5,6 +5,7 @@ In: a Python function and its settings.  Out: a C++ entry object that holds guar
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import threading
@@ -49,6 +50,7 @@ from stator.shapes import profile
 from stator.source import name_of
 
 _tracing = threading.local()
+around_capture: Callable[[CallSite], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # of torch's logs
 RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's
 _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -217,7 +219,7 @@ def traced(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]
     """Capture one call, and install nothing."""
     _tracing.active = True
     try:
-        with held_signals(), collector_paused(), loggers_unchanged(), set_aside():
+        with around_capture(site), held_signals(), collector_paused(), loggers_unchanged(), set_aside():
             return capture(site, bound)
     finally:
         _tracing.active = False
@@ -324,5 +326,4 @@ def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, 
     with events.record() as log:
         value = compiled(*args, **kwargs)
     points.probe = None
-    entries = [compiled, *points.entries()]
-    return value, log, [tag for entry in entries for _, _, tag in entry.entries()]
+    return value, log, [tag for entry in (compiled, *points.entries()) for _, _, tag in entry.entries()]

@@ -24,8 +24,7 @@ LOOKED_AT = 1000  # guards of an entry behind the one that failed
 
 def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
     """Why no entry fits: the one with the fewest failed guards first."""
-    compiled = site.compiled
-    entries = zip(compiled.entries(), compiled.last_failures(), strict=False)
+    entries = zip(site.compiled.entries(), site.compiled.last_failures(), strict=False)
     found = [explain_miss(tag, failed, bound, site.user_line(bound)) for (_, _, tag), failed in entries
              if tag is not None and failed is not None and failed >= 0]
     if not found:
@@ -57,10 +56,8 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
     """Tell listeners why no entry fits."""
-    if events.listening():
-        found = nearest_miss(site, bound)
-        if found is not None:
-            events.emit(found)
+    if events.listening() and (found := nearest_miss(site, bound)) is not None:
+        events.emit(found)
 
 
 def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bool:

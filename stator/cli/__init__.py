@@ -13,6 +13,7 @@ COMMANDS = {
     "gate": "compare a census with a stored one: fails on a new break, a new recompile, or slower captures",
     "stability": "call a model again, and with one size changed at a time: which guards move",
     "symmetry": "compare the captures of several ranks",
+    "code": "print the page of a break code, with programs before and after",
     "regions": "compile a model whole and in pieces: first call and steady state",
 }
 

@@ -58,7 +58,7 @@ class RunProbe:
 
 @dataclass
 class Watched:
-    """What a run leaves: its events, its breaks, its compiled functions, and the error that ended it."""
+    """Record of a run: its events, its breaks, its compiled functions, and the error that ended it."""
 
     recorded: Recording
     probe: RunProbe

@@ -25,7 +25,7 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Contract:
-    """What may vary, what is fixed, and the reaction to another change."""
+    """Facts that may vary, facts that are fixed, and the reaction to another change."""
 
     varies: tuple[Pattern, ...]
     fixed: tuple[Pattern, ...]

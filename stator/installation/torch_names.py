@@ -1,8 +1,8 @@
 """Functions in the place of torch._dynamo's.   torch._dynamo.reset(); torch._dynamo.optimize("eager")(f)
 
 In: the module torch._dynamo, now or when somebody first loads it.  Out: its functions that are about compiling,
-answered by Stator; its callbacks and counters, told of Stator's captures.  Others stay torch's: marks on functions and
-tensors are read where they lie (settings/torch_marks, shapes/policy).
+answered by Stator.  Others stay torch's: marks on functions and tensors are read where they lie (settings/torch_marks,
+shapes/policy).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-from stator import api, events
+from stator import api
+from stator.installation import torch_records
 from stator.settings import marks
 from stator.settings.stance import set_stance as stance_of
 
@@ -29,7 +30,6 @@ _OF_THE_TRACER = ("allow_c_slot", "bytecode_debugger", "disable_nested_graph_bre
                   "override_optimization_hint", "patch_dynamo_config", "replay", "reset_recompile_user_contexts",
                   "set_recursion_limit", "step_unsupported")
 _originals: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place
-_stop_listening: list[Callable[[], None]] = []
 _by_torch = threading.local()  # `active`: this thread has torch compile
 
 
@@ -39,8 +39,7 @@ def replace() -> None:
         _replace_in(sys.modules[_MODULE])
     elif _after_import not in sys.meta_path:
         sys.meta_path.insert(0, _after_import)
-    if not _stop_listening:
-        _stop_listening.append(events.subscribe(tell_torch))
+    torch_records.start()
 
 
 def put_back() -> None:
@@ -51,8 +50,7 @@ def put_back() -> None:
     for name, original in _originals.items():
         setattr(module, name, original)
     _originals.clear()
-    while _stop_listening:
-        _stop_listening.pop()()
+    torch_records.stop()
 
 
 def _replace_in(module: types.ModuleType) -> None:
@@ -196,33 +194,3 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "optimize": optimize, "optimize_assert": optimize_assert, "run": run, "explain": explain, "set_stance": set_stance,
     "list_backends": list_backends, "error_on_graph_break": api.error_on_graph_break, "skip_frame": marks.skip_frame,
 }
-
-
-# ---------------------------------------------------------------------- callbacks and counters
-
-
-def tell_torch(event: events.Event) -> None:
-    """Run torch's callbacks around a capture, and count as torch counts; where somebody has loaded them."""
-    handler: Any = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
-    counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    if isinstance(event, events.CaptureStarted):
-        if counters is not None:
-            counters["frames"]["total"] += 1
-        if handler is not None and handler.start_callbacks:
-            handler.run_start_callbacks(_callback_args(event.name))
-    elif isinstance(event, events.CaptureFinished):
-        if counters is not None:
-            counters["frames"]["ok"] += 1
-            if event.graph is not None:
-                counters["stats"]["unique_graphs"] += 1
-                calls = [node for node in event.graph.graph.nodes if node.op.startswith("call")]
-                counters["stats"]["calls_captured"] += len(calls)
-        if handler is not None and handler.end_callbacks:
-            handler.run_end_callbacks(_callback_args(event.name))
-    elif isinstance(event, events.GraphBreak) and counters is not None:
-        counters["graph_break"][f"{event.code} {event.title}: {event.cause}"] += 1
-
-
-def _callback_args(name: str) -> Any:
-    module: Any = sys.modules["torch._dynamo.callback"]
-    return module.CallbackArgs(module.CallbackTrigger.DYNAMO, name)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from stator import errors
+from stator.breaks import REGISTRY
 from stator.errors import UserFrame
 
 
@@ -57,7 +58,8 @@ def render_problem(code: str, title: str, cause: str, remedy: str, filename: str
         lines += [f"    {source}"] if (source := source_line(frame.filename, frame.line)) else []
         if position == 0 and frame is not frames[-1]:
             lines.append(f"    inside it: {name_of(frames[-1])} at {frames[-1].filename}:{frames[-1].line}")
-    return "\n".join([*(lines or [first]), *([f"  remedy: {remedy}"] if remedy else [])])
+    known = [f"  more: python -m stator code {code}"] if code in REGISTRY else []
+    return "\n".join([*(lines or [first]), *([f"  remedy: {remedy}"] if remedy else []), *known])
 
 
 errors.rendering.problem = render_problem

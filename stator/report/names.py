@@ -149,7 +149,7 @@ def _of_point(point: Point, values: Sequence[object]) -> Iterator[tuple[str, str
 
 
 def enclosing_loops(code: CodeType, state: State) -> list[str]:
-    """What the `for` loops around the next instruction go over, the outermost first; none where it is not sure."""
+    """Iterables of the `for` loops around the next instruction, the outermost first; none where it is not sure."""
     stack = sum(kind == "stack" for kind, _ in state.places())
     lines = [line for *_, line in code.co_lines() if line is not None]
     if not stack or not lines:

@@ -165,7 +165,8 @@ def types_at_run_time(x: torch.Tensor, n: object, kinds: Any = NUMBERS) -> torch
 
 
 def in_the_place_of_a_module(x: torch.Tensor) -> torch.Tensor:
-    return x + 1 if isinstance(torch.backends, type(torch.backends)) and torch.backends.mha.get_fastpath_enabled() else x
+    return x + 1 if isinstance(torch.backends, type(torch.backends)) and torch.backends.mha.get_fastpath_enabled() \
+        and torch.backends.flags_frozen() is False else x
 
 
 class Layer(nn.Module):

@@ -66,9 +66,12 @@ class Residual:
     lines: list[str] = field(default_factory=list)
     resume: object = None  # Advance: how the call goes on behind a break
 
+    def filename(self) -> str:
+        return f"<stator residual {id(self):x}>"
+
     def link(self, compiled: object, backend: str = "") -> Any:
         """The residual as a function, with the compiled graph bound to its name."""
-        filename = f"<stator residual {id(self):x}>"
+        filename = self.filename()
         namespace = {**self.names, "graph": compiled}
         if self.graph is not None:
             namespace["graph"] = checked_once(compiled, self.graph, backend, namespace)

@@ -32,13 +32,14 @@ def test_unsupported_is_one_clear_message():
         '    THIS_LINE = "the line of the break"',
         "  called from outer.py:3 in main",
         f"  remedy: {breaks.REGISTRY['SB002'].remedy}",
+        "  more: python -m stator code SB002",
     ]
 
 
 def test_unsupported_without_a_stack_and_without_a_place():
-    placed = errors.Unsupported("SB001", "title", "cause", "do it", "gone.py", 7)
-    assert str(placed) == "SB001 title: cause, at gone.py:7\n  remedy: do it"
-    assert str(errors.Unsupported("SB001", "title")) == "SB001 title"
+    placed = errors.Unsupported("SB999", "title", "cause", "do it", "gone.py", 7)
+    assert str(placed) == "SB999 title: cause, at gone.py:7\n  remedy: do it"
+    assert str(errors.Unsupported("SB999", "title")) == "SB999 title"
 
 
 @pytest.mark.parametrize(
