@@ -35,6 +35,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, RandomState
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.python.contexts import raise_flags, raised_flags
+from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_numbers import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 from stator.source import CallOf, Pinned
@@ -45,6 +46,7 @@ def write_effects(build: Rebuilder) -> int:
     statements: list[str] = []
     refuse_watched_deaths(build.heap)
     refuse_untold_deaths(build.vm)
+    refuse_collections(build.vm)
     write_context_sets(build)
     for state in build.vm.mechanisms:
         writer = _WRITERS.get(type(state))

@@ -113,19 +113,13 @@ def _proxy(build: Rebuilder, value: Any) -> str:
 
 
 def _reference(build: Rebuilder, value: Any) -> str:
-    referent = referent_of(value)
+    referent, maker = (proxied(value), weakref.proxy) if type(value) in PROXIES else (referent_of(value), weakref.ref)
     if referent is None:
         return build.writer.constant(value)
     parts = [build.value(referent)]
-    if value.__callback__ is not None:
+    if maker is weakref.ref and value.__callback__ is not None:
         parts.append(build.value(value.__callback__))
-    return build.variable(value, "ref", f"{build.writer.constant(weakref.ref, 'ref')}({', '.join(parts)})")
-
-
-def _weak_proxy(build: Rebuilder, value: Any) -> str:
-    if (referent := proxied(value)) is None:
-        return build.writer.constant(value)
-    return build.variable(value, "proxy", f"{build.writer.constant(weakref.proxy)}({build.value(referent)})")
+    return build.variable(value, "ref", f"{build.writer.constant(maker, 'ref')}({', '.join(parts)})")
 
 
 def _array(build: Rebuilder, value: Any) -> str:
@@ -204,7 +198,7 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _wrapper, types.MethodType: _method,
     super: _super, TensorSuper: _super,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
-    weakref.ref: _reference, **dict.fromkeys(PROXIES, _weak_proxy), array.array: _array, memoryview: _memoryview,
+    weakref.ref: _reference, **dict.fromkeys(PROXIES, _reference), array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,

@@ -64,8 +64,7 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
         return store_tensor_attr(vm, obj, name, value, cont)
     if type(obj) in SYMBOLIC:
         obj = specialise(obj, f"the attribute {name}")
-    if type(obj) in PROXIES:
-        obj = behind_proxy(vm, obj)
+    obj = behind_proxy(vm, obj) if type(obj) in PROXIES else obj
     if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
     special = "__delattr__" if value is MISSING else "__setattr__"

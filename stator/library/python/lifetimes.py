@@ -22,6 +22,14 @@ from stator.interp.vm import VM
 from stator.library.python.warning_filters import FiltersChanged
 from stator.library.python.weak_references import KEPT, WEAK
 
+_WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+
+
+def refuse_collections(vm: VM) -> None:
+    """Break where a collection may change the weak references from outside that the call reads."""
+    if vm.identity.collects and any(is_a(each.original, _WEAK_TYPES) for each in vm.heap.trackers):
+        raise Break("SB019", "gc.collect() in a call that reads weak references from outside", turn_off=WEAK)
+
 
 @rule(weakref.proxy)
 def _proxy(vm: VM, value: object, callback: object = None, /) -> object:

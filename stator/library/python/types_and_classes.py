@@ -296,10 +296,8 @@ rule(type.__init__)(lambda vm, /, *args, **kwargs: None)
 rule(type.__dict__["__prepare__"])(lambda vm, /, *args, **kwargs: {})
 rule(type.__subclasscheck__)(lambda vm, cls, sub, /: is_abstract_subclass(vm, sub, cls))
 rule(callable, unread=True, unasked=True)(lambda vm, obj, /: find(vm, type(obj), "__call__") is not MISSING)
-rule(property, classmethod, staticmethod, types.MethodType, types.CellType, type.__or__, type.__ror__)(
-    lambda vm, callee, /, *args, **kwargs: vm.native_unhooked(callee, args, kwargs))
-# Of a subclass, whose `__init__` is interpreted; the functions it is given are called later
-rule(property.__new__, property.__init__)(
+rule(property, classmethod, staticmethod, types.MethodType, types.CellType, type.__or__, type.__ror__,
+     property.__new__, property.__init__)(  # of a subclass, whose `__init__` is interpreted
     lambda vm, callee, /, *args, **kwargs: vm.native_unhooked(callee, args, kwargs))
 
 

@@ -29,7 +29,6 @@ WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
 KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
 _EMPTY = types.CellType()
-_WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 def _check(vm: VM, args: Any) -> None:
@@ -40,7 +39,7 @@ def _check(vm: VM, args: Any) -> None:
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
         raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
     if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
-        raise Break("SB019", "a weak reference with a callback", whole_call=_is_fresh(vm, args))
+        raise Break("SB019", "a weak reference with a callback", whole_call=vm.heap.tracker_of(args[0]) is None)
     if callback is not None and vm.heap.tracker_of(args[0]) is not None:
         if WEAK in vm.turned_off:
             raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
@@ -49,34 +48,21 @@ def _check(vm: VM, args: Any) -> None:
 
 def refuse_untold_deaths(vm: VM) -> None:
     """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
-    if vm.identity.collects and any(is_a(each.original, _WEAK_TYPES) for each in vm.heap.trackers):
-        raise Break("SB019", "gc.collect() in a call that reads weak references from outside", turn_off=WEAK)
     if vm.identity.tells_of_deaths and anything_let_go(vm.heap):
         raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
 
-@rule(weakref.ref)
-def _ref(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    if args:
-        _check(vm, args)
-    return vm.native_unhooked(weakref.ref, args, kwargs)
-
-
-@rule(weakref.ref.__new__)
-def _ref_new(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    if len(args) > 1:
-        _check(vm, args[1:3])
-    return vm.native_unhooked(weakref.ref.__new__, args, kwargs)
+@rule(weakref.ref, weakref.ref.__new__)
+def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if given := args[:2] if callee is weakref.ref else args[1:3]:
+        _check(vm, given)
+    return vm.native_unhooked(callee, args, kwargs)
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
 def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
-    raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
-
-
-def _is_fresh(vm: VM, args: Any) -> bool:
-    """Whether the object dies with a variable of this call: then no segment may hold it in between."""
-    return bool(args) and vm.heap.tracker_of(args[0]) is None
+    # An object made inside dies with a variable of this call: no segment may hold it in between.
+    raise Break("SB019", "weakref.finalize", whole_call=len(args) > 1 and vm.heap.tracker_of(args[1]) is None)
 
 
 @rule(weakref.ref.__call__)
