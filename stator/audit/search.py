@@ -91,9 +91,6 @@ def search(trials: Trials, entry: Any, settings: Settings) -> Finding | None:
     return wrong_operation(trials, settings, again)
 
 
-# ---------------------------------------------------------------------- guards
-
-
 def tags_of(entry: Any) -> list[Any]:
     points = entry._stator_site.points
     return [tag for each in (entry, *points.entries()) for _, _, tag in each.entries() if tag is not None]
@@ -109,9 +106,6 @@ def missing_guard(trials: Trials, entry: object, fresh: object, differences: Dif
             filename, line = (guard.where or place)[:2]
             return Finding("guard", f"{what}: no guard says {guard.text()}", differences, filename, line, script=script)
     return Finding("guard", f"{what}; compiled afresh the call is right", differences, script=script)
-
-
-# ---------------------------------------------------------------------- the backend
 
 
 def wrong_operation(trials: Trials, settings: Settings, differences: Differences) -> Finding:
@@ -130,9 +124,6 @@ def wrong_operation(trials: Trials, settings: Settings, differences: Differences
                            graph_script(smallest, given, settings))
     what = f"results are wrong with the backend {settings.backend_name!r}; no graph of it is wrong by itself"
     return Finding("result", what, differences, script=call_script(trials))
-
-
-# ---------------------------------------------------------------------- the capture
 
 
 def wrong_capture(trials: Trials, settings: Settings, eager: Outcome, captured: Outcome,
@@ -167,9 +158,6 @@ def write_script(finding: Finding, directory: str) -> str:
             file.write(finding.script)
         return path
     raise OSError(f"{directory} holds a thousand scripts already")
-
-
-# ---------------------------------------------------------------------- scripts
 
 
 _LARGE = 512  # elements of a tensor that is not written out

@@ -82,9 +82,6 @@ class KeptAlive:
         self.value = value
 
 
-# ---------------------------------------------------------------------- continuations as data
-
-
 def describe(cont: Any) -> Waiting | None:
     """A continuation without the values it holds; None where it cannot be made again later."""
     if cont is None:
@@ -119,9 +116,6 @@ def remake(waiting: Waiting, take: Any) -> Any:
     if "cont" in cls.fields:
         cont.cont = remake(behind, take)
     return cont
-
-
-# ---------------------------------------------------------------------- stopping
 
 
 def chain(vm: VM, innermost: Frame | None) -> list[Frame]:
@@ -245,9 +239,6 @@ def dead_slots(frame: Frame, live: tuple[int, ...], calls: bool) -> tuple[int, .
 
 def read_later(frame: Frame, index: int, calls: bool) -> frozenset[int]:
     return live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
-
-
-# ---------------------------------------------------------------------- going on
 
 
 def names_of(states: list[FrameState], more: int) -> list[str]:

@@ -92,9 +92,6 @@ def find_region(frame: Frame, instr: Instruction) -> Region:
     return region
 
 
-# ---------------------------------------------------------------------- one way
-
-
 def _meet(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise Finished(_MET)
 
@@ -122,9 +119,6 @@ def follow(vm: VM, frame: Frame, start: int, stack: list[Any], join: int, witnes
     if why:
         raise Refused(f"one way of it is not free of effects: {why}")
     return Way(part, [value]) if join == EXIT else Way(part, copy.stack, copy.locals)
-
-
-# ---------------------------------------------------------------------- both
 
 
 def meet(vm: VM, frame: Frame, join: int, value: object, taken: Way, other: Way) -> None:
@@ -283,9 +277,6 @@ def _same_extent(a: Any, b: Any) -> bool:
     if type(a) is int or type(b) is int:
         return type(a) is type(b) and a == b
     return bool(a.node.expr == b.node.expr)
-
-
-# ---------------------------------------------------------------------- the node
 
 
 def record_cond(vm: VM, condition: object, when_true: Subgraph, when_false: Subgraph, merge: Merge) -> list[Any]:
