@@ -31,10 +31,9 @@ from stator.graph.analysis.autograd_boundaries import (
 )
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.fx.nodes import run_target
-from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
+from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
-SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 
 
 class InOnePiece(Exception):

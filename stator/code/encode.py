@@ -1,8 +1,8 @@
-"""Write a code object.   CodeUnit (instructions by index, exception table)  ->  types.CodeType
+"""Write a code object.   instructions by index, exception table  ->  types.CodeType
 
 Bytes come from each instruction's opname, raw `arg`, `target` and `positions`, and from the exception table;
 `argval`, `offset`, `index` and `handler` are not read. What an instruction list cannot say (names, constants,
-flags) comes from the unit's own code object, or from keyword arguments in the manner of `code.replace`.
+flags) comes from a code object as a template, or from keyword arguments in the manner of `code.replace`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,6 @@ from typing import Any
 from .instruction import CodeUnit, ExceptionEntry, Instruction, Positions
 from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, VERSION
 from .stack_effects import max_depth
-
-
-def encode(unit: CodeUnit, **replacements: object) -> CodeType:
-    """A code object that runs `unit`'s instructions."""
-    return encode_parts(unit.code, unit.instructions, unit.exception_table, **replacements)
 
 
 def encode_parts(template: CodeType, instructions: list[Instruction],

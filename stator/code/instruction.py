@@ -75,7 +75,7 @@ class CodeUnit:
     """A code object and its decoded body.
 
     The lists of a unit that came from `decode` are shared by everyone who decodes the same code object: read
-    them, and call `copy` to edit. `analyses` holds what was worked out about a shared body; it is None for a
+    them only. `analyses` holds what was worked out about a shared body; it is None for a
     unit that may still be edited.
     """
 
@@ -109,11 +109,6 @@ class CodeUnit:
         for entry in self.exception_table:
             covering[entry.start : entry.end] = [entry] * (entry.end - entry.start)
         return covering
-
-    def copy(self) -> CodeUnit:
-        """A unit whose instructions and exception table may be edited."""
-        return CodeUnit(self.code, [instruction.copy() for instruction in self.instructions],
-                        list(self.exception_table), dict(self.index_of_offset))
 
     def __repr__(self) -> str:
         return f"<CodeUnit {self.code.co_qualname}, {len(self.instructions)} instructions>"

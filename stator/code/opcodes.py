@@ -75,12 +75,6 @@ else:
     FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1, "LOAD_ATTR": Operand.NAME_FLAG1,
                      "LOAD_SUPER_ATTR": Operand.NAME_FLAG2}
 
-# Pairs that CPython takes on trust. A suspended generator looks for the RESUME after its YIELD_VALUE to see
-# whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13) unread.
-FOLLOWED_BY: dict[str, str] = {"YIELD_VALUE": "RESUME", **{
-    (3, 11): {"PRECALL": "CALL"}, (3, 12): {}, (3, 13): {"END_FOR": "POP_TOP"}}[VERSION]}
-JUMPS_ONTO: dict[str, str] = {} if VERSION == (3, 11) else {"FOR_ITER": "END_FOR"}
-
 # How three instructions that every version has leave the stack.
 #   LOOP_END_SKIP   what an exhausted FOR_ITER, having popped its iterator, skips at its target
 #   SEND_KEEPS      whether the end of a delegation leaves the delegate under its result, for END_SEND

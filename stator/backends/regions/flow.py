@@ -18,9 +18,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.backends.graph_key import Contents, Key
-from stator.backends.pieces import SETTING_OF_SETTER
 from stator.graph.analysis.mutation import storage_of, tensors_in, written_by
-from stator.graph.state.torch_state import GRAD_MODE
+from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
 
 
 class Whole(Exception):

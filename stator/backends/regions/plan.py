@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.graph_key import Key, Unkeyed
-from stator.backends.pieces import SETTING_OF_SETTER, keep_parts_together
+from stator.backends.pieces import keep_parts_together
 from stator.backends.regions.cuts import named_calls, named_cuts, place_cuts
 from stator.backends.regions.extraction import Piece, find_ends, key_of, wants_grad
 from stator.backends.regions.flow import Flow, Whole
@@ -27,6 +27,7 @@ from stator.backends.regions.probes import Probes
 from stator.graph.analysis.autograd_boundaries import has_boundaries
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import NAMED_REGION
+from stator.graph.state.torch_state import SETTING_OF_SETTER
 from stator.settings.options import Settings
 
 # A graph that has less to save is compiled whole.

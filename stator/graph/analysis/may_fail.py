@@ -20,14 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import has_side_effect
 from torch.utils import _pytree as pytree
 
-from stator.graph.analysis.mutation import (
-    given_nodes,
-    operator_name,
-    overloads_of,
-    reached,
-    writes,
-    written_by,
-)
+from stator.graph.analysis.mutation import given_nodes, operator_name, reached, writes, written_by
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset(
@@ -257,8 +250,9 @@ def keep_checks(graph: fx.Graph) -> None:
     """Have FX keep operators without a result (`_assert_async`): they only check."""
     for node in graph.nodes:
         if node.op == "call_function" and not node.users and not writes(node):
-            for overload in overloads_of(node.target):
-                if not overload._schema.returns:
+            packet = getattr(torch.ops.aten, operator_name(node.target) or "-", None)
+            for name in packet.overloads() if isinstance(packet, OpOverloadPacket) else ():
+                if not (overload := getattr(packet, name))._schema.returns:
                     has_side_effect(overload)
 
 

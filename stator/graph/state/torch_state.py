@@ -226,7 +226,7 @@ class TorchState(Mechanism):
 # ---------------------------------------------------------------------- setter calls that change nothing
 
 
-_SETTING_OF = {setting.setter: setting for setting in SETTINGS}
+SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 
 
 def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:
@@ -237,7 +237,7 @@ def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:
     pending: dict[Place, fx.Node] = {}
     dropped: list[fx.Node] = []
     for node in list(graph.nodes):
-        setting = _SETTING_OF.get(node.target) if node.op == "call_function" else None
+        setting = SETTING_OF_SETTER.get(id(node.target)) if node.op == "call_function" else None
         if setting is not None and not node.kwargs:
             place = _place_of(setting, node)
             overwritten = pending.pop(place, None)
@@ -270,5 +270,5 @@ def _settle(pending: dict[Place, fx.Node], current: dict[Place, tuple[Any, ...]]
 
 def only_settings(graph: fx.Graph) -> bool:
     """Whether no operation is left: what the program leaves set is set without the graph."""
-    return all(node.op == "call_function" and node.target in _SETTING_OF for node in graph.nodes
+    return all(node.op == "call_function" and id(node.target) in SETTING_OF_SETTER for node in graph.nodes
                if node.op not in ("placeholder", "get_attr", "output"))

@@ -8,19 +8,28 @@ from __future__ import annotations
 from types import CodeType
 
 from stator.code.decode import MalformedCode, decode
+from stator.code.encode import encode_parts
 from stator.code.instruction import CodeUnit, Instruction
-from stator.code.opcodes import (
-    BACKWARD_JUMPS,
-    BY_NAME,
-    DECODED_OPNAMES,
-    FOLLOWED_BY,
-    JUMPS,
-    JUMPS_ONTO,
-    Operand,
-)
+from stator.code.opcodes import BACKWARD_JUMPS, BY_NAME, DECODED_OPNAMES, JUMPS, VERSION, Operand
 from stator.code.stack_effects import effect, flow_depths
 
 _NAME_SHIFT = {Operand.NAME: 0, Operand.NAME_FLAG1: 1, Operand.NAME_FLAG2: 2}
+# Pairs that CPython takes on trust. A suspended generator looks for the RESUME after its YIELD_VALUE to see
+# whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13) unread.
+FOLLOWED_BY: dict[str, str] = {"YIELD_VALUE": "RESUME", **{
+    (3, 11): {"PRECALL": "CALL"}, (3, 12): {}, (3, 13): {"END_FOR": "POP_TOP"}}[VERSION]}
+JUMPS_ONTO: dict[str, str] = {} if VERSION == (3, 11) else {"FOR_ITER": "END_FOR"}
+
+
+def encode(unit: CodeUnit, **replacements: object) -> CodeType:
+    """A code object that runs the instructions of a unit."""
+    return encode_parts(unit.code, unit.instructions, unit.exception_table, **replacements)
+
+
+def editable(unit: CodeUnit) -> CodeUnit:
+    """A copy whose instructions and exception table may be edited."""
+    return CodeUnit(unit.code, [instruction.copy() for instruction in unit.instructions], list(unit.exception_table),
+                    dict(unit.index_of_offset))
 
 
 class BadCode(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 from stator.code.decode import MalformedCode, _bodies, decode
 from stator.code.instruction import Instruction
 from stator.code.opcodes import ALL_OPNAMES, BY_NAME, DECODED_OPNAMES, JUMPS, VERSION
+from tests.unit.code.code_verifier import editable
 
 
 def named(function: Any, *opnames: str) -> list[Instruction]:
@@ -181,7 +182,7 @@ def test_bodies_are_shared_and_forgotten() -> None:
 
 def test_a_copy_is_independent() -> None:
     unit = decode(compile("x = 1", "", "exec"))
-    edited = unit.copy()
+    edited = editable(unit)
     edited.instructions[0].opname = "NOP"
     edited.instructions.pop()
     assert unit.instructions[0].opname == "RESUME" and len(unit.instructions) > len(edited.instructions)

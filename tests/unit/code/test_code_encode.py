@@ -8,9 +8,10 @@ from typing import Any
 from code_verifier import check
 
 from stator.code.decode import decode
-from stator.code.encode import encode, encode_parts
+from stator.code.encode import encode_parts
 from stator.code.instruction import CodeUnit, ExceptionEntry, Instruction
-from stator.code.opcodes import BY_NAME, FOLLOWED_BY
+from stator.code.opcodes import BY_NAME
+from tests.unit.code.code_verifier import FOLLOWED_BY, editable, encode
 
 PROGRAM = """
 def loop(n):
@@ -98,7 +99,7 @@ def drive(namespace: dict[str, Any]) -> list[Any]:
 
 def padded(unit: CodeUnit, width: int) -> CodeUnit:
     """`unit` with `width` NOPs after every instruction that is not half of a pair."""
-    edited = unit.copy()
+    edited = editable(unit)
     moved: list[int] = []
     instructions: list[Instruction] = []
     for instruction in edited.instructions:
@@ -240,7 +241,7 @@ def test_impossible_jumps_are_refused() -> None:
 
 
 def test_a_range_outside_the_code_is_refused() -> None:
-    unit = decode(compile("x = 1", "", "exec")).copy()
+    unit = editable(decode(compile("x = 1", "", "exec")))
     unit.exception_table.append(ExceptionEntry(0, 100, 1, 0, False))
     try:
         encode(unit)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.encode import encode
 from stator.code.opcodes import ALL_OPNAMES, BY_NAME, VERSION, Operand
 from stator.code.stack_effects import EFFECTS, depths, effect, max_depth, net_effect, pops
+from tests.unit.code.code_verifier import editable, encode
 
 # What dis does not count: the value that a generator's first resumption pushes, for the POP_TOP that follows.
 # 3.13 declares it.  And of 3.11: dis has PRECALL take the arguments that CALL takes.
@@ -81,7 +81,7 @@ def test_handlers_start_above_what_they_keep() -> None:
 
 
 def test_unreached_instructions_have_no_depth() -> None:
-    unit = decode(compile("x = 1", "", "exec")).copy()
+    unit = editable(decode(compile("x = 1", "", "exec")))
     unit.instructions.append(unit.instructions[-1].copy())
     assert depths(unit)[-1] is None and depths(unit)[-2] is not None
 
@@ -90,5 +90,5 @@ def test_analyses_are_remembered_only_for_shared_bodies() -> None:
     code = compile("x = 1", "", "exec")
     unit: Any = decode(code)
     assert depths(unit) is depths(decode(code))
-    edited = unit.copy()
+    edited = editable(unit)
     assert depths(edited) is not depths(edited)

@@ -7,6 +7,7 @@ from code_verifier import BadCode, check, verify
 from stator.code.decode import decode
 from stator.code.instruction import CodeUnit, ExceptionEntry, Instruction
 from stator.code.opcodes import VERSION
+from tests.unit.code.code_verifier import editable
 
 
 def subject(x, y):  # type: ignore[no-untyped-def]
@@ -19,7 +20,7 @@ def subject(x, y):  # type: ignore[no-untyped-def]
 
 
 def edited(first: str, /, **fields: object) -> CodeUnit:
-    unit = decode(subject.__code__).copy()
+    unit = editable(decode(subject.__code__))
     instruction = next(i for i in unit.instructions if i.opname == first)
     for name, value in fields.items():
         setattr(instruction, name, value)
@@ -72,7 +73,7 @@ def test_pairs_stay_together() -> None:
     def generate():  # type: ignore[no-untyped-def]
         yield 1
 
-    unit = decode(generate.__code__).copy()
+    unit = editable(decode(generate.__code__))
     at = next(i.index for i in unit.instructions if i.opname == "YIELD_VALUE")
     unit.instructions[at + 1].opname = "NOP"
     assert only_problem(unit) == f"instruction {at}: YIELD_VALUE needs RESUME after it"
@@ -88,12 +89,12 @@ def test_running_off_the_end() -> None:
 
 
 def test_exception_ranges() -> None:
-    unit = decode(subject.__code__).copy()
+    unit = editable(decode(subject.__code__))
     unit.exception_table.append(ExceptionEntry(0, 1, 2, 0, False))
     assert "starts before" in only_problem(unit)
     unit.exception_table[:] = [ExceptionEntry(0, 900, 2, 0, False)]
     assert "does not fit" in only_problem(unit)
-    unit = decode(subject.__code__).copy()
+    unit = editable(decode(subject.__code__))
     first = unit.exception_table[0]
     unit.exception_table[0] = first._replace(depth=first.depth + 9)
     assert any("its handler keeps 9" in problem for problem in verify(unit))
