@@ -245,13 +245,10 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
     """
     require_callable(fn, "stator.bisect")
     mark = marks.compiled_mark(fn)
-    if mark is not None and not settings:
-        traced, checked = mark.traced, mark.settings
-        site = getattr(getattr(fn, "_stator_entry", fn), "_stator_site", None)
-        entry = None if site is None else site.compiled
-    else:
-        traced, entry = mark.traced if mark is not None else traceable(fn), None
-        checked = _checked(settings)
+    traced, known = mark.traced if mark is not None else traceable(fn), None if settings else mark
+    checked = _checked(settings) if known is None else known.settings
+    site = None if known is None else getattr(getattr(fn, "_stator_entry", fn), "_stator_site", None)
+    entry = None if site is None else site.compiled
 
     def bisect_call(*args: object, **kwargs: object) -> Finding | None:
         return load_module("stator.audit").bisect_call(entry, traced, checked, args, kwargs, directory)

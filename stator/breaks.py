@@ -71,8 +71,7 @@ def register(code: str, title: str, *, cause: str, example: str, remedy: str, in
         raise InternalError(f"break code {code} is already registered as {REGISTRY[code].title!r}")
     if not (len(code) == 5 and code.startswith("SB") and code[2:].isdigit()):
         raise InternalError(f"break code {code!r} is not of the form SBnnn")
-    row = BreakCode(code, title, cause, example, remedy, inherent)
-    REGISTRY[code] = row
+    REGISTRY[code] = row = BreakCode(code, title, cause, example, remedy, inherent)
     return row
 
 

@@ -127,11 +127,10 @@ def load_shape_profile(text: str) -> None:
 def on_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tuple[Any, ...],
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again; the patches of the program are for the program."""
-    if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
-        report_eager_call(compiled, "a capture is running" if marks.disable_depth() == 0 else "it is disabled")
-        return _core.EAGER
-    if config.disable:
-        report_eager_call(compiled, "config.disable is set")
+    why = "it is disabled" if marks.disable_depth() > 0 else "a capture is running" if getattr(
+        _tracing, "active", False) else "config.disable is set" if config.disable else ""
+    if why:
+        report_eager_call(compiled, why)
         return _core.EAGER
     if (name := replaced()) is not None:
         decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")

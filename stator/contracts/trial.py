@@ -18,11 +18,11 @@ from stator.capture.call_site import CallSite
 from stator.contracts.facts import Change, UserTerms
 from stator.contracts.violation import Tried
 from stator.guards.guard import Guard, Kind
-from stator.guards.guard_semantics import Unreadable, evaluate
-from stator.guards.shape_check import Operand, Property
+from stator.guards.guard_semantics import Unreadable, check, evaluate
+from stator.guards.shape_check import Operand, Property, ShapeCheck
 from stator.guards.tensor_meta import TensorMeta
 from stator.settings.options import Settings
-from stator.source import Source
+from stator.source import Local, Source
 
 
 def trial_settings(settings: Settings) -> Settings:
@@ -65,7 +65,7 @@ def tell_apart(guards: Sequence[Guard], changed: Sequence[Change], bound: tuple[
     state = next((change.guard for change in changed if change.guard.kind is Kind.GLOBAL_STATE), None)
     for guard in guards:
         if guard.kind is Kind.SHAPE:
-            accepted = guard.value.holds([_before(operand, old, bound) for operand in guard.value.operands])
+            accepted = _holds(guard.value, [_before(operand, old, bound) for operand in guard.value.operands])
         elif guard.kind is Kind.GLOBAL_STATE:
             accepted = state is None or guard.value == state.value
         else:
@@ -96,6 +96,14 @@ def _covers(new: TensorMeta, old: TensorMeta) -> bool:
     return all(getattr(new, name) == getattr(old, name) for name in same) and all(
         len(now) == len(then) and all(size in (None, was) for size, was in zip(now, then, strict=True))
         for now, then in extents)
+
+
+def _holds(relation: ShapeCheck, values: Sequence[object]) -> bool:
+    """Whether a relation is true of other values than those of a call."""
+    numbers = tuple(operand.of(value) for operand, value in zip(relation.operands, values, strict=True))
+    operands = tuple(Operand(Local(f"v{index}", index), Property.REAL if type(number) is float else Property.NUMBER)
+                     for index, number in enumerate(numbers))
+    return check(Guard(operands[0].source, Kind.SHAPE, replace(relation, operands=operands)), numbers)
 
 
 @dataclass
