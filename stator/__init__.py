@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from stator.host import torch_originals  # noqa: F401  (before the program patches torch)
+from stator.host import installed_torch, torch_originals  # noqa: F401  (before the core is used, or torch patched)
 
 if TYPE_CHECKING:
     from stator.api import *

@@ -24,6 +24,8 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
+# Where an installed Stator finds torch's libraries; a wheel holds no path of the machine that built it.
+BESIDE_STATOR = "$ORIGIN/../torch/lib"
 
 
 class Compilation(NamedTuple):
@@ -34,7 +36,7 @@ class Compilation(NamedTuple):
     command: list[str]
 
 
-def extensions(torch_folder: str) -> list[Extension]:
+def extensions(torch_folder: str, torch_version: str) -> list[Extension]:
     """The extension modules that the sources in csrc/ make; a module without sources is an error."""
     hook = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "hook").glob("*.c"))
     core = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.cpp"))
@@ -48,7 +50,7 @@ def extensions(torch_folder: str) -> list[Extension]:
             "stator._hook",
             hook,
             include_dirs=["csrc", include, os.path.join(include, "internal")],
-            define_macros=[("Py_BUILD_CORE_MODULE", "1")],
+            define_macros=[("Py_BUILD_CORE_MODULE", "1"), ("STATOR_TORCH_VERSION", f'"{torch_version}"')],
             extra_compile_args=["-std=gnu11", "-O2", *WARNINGS],
         ),
         Extension(
@@ -174,7 +176,7 @@ class NativeBuild(build_ext):
             "-shared",
             *map(str, objects),
             *(f"-L{folder}" for folder in ext.library_dirs),
-            *(f"-Wl,-rpath,{folder}" for folder in ext.runtime_library_dirs),
+            *(f"-Wl,-rpath,{folder if self.inplace else BESIDE_STATOR}" for folder in ext.runtime_library_dirs),
             *(f"-l{name}" for name in ext.libraries),
             *shlex.split(os.environ.get("STATOR_LDFLAGS", "")),
             "-o",

@@ -20,7 +20,8 @@ import sysconfig
 OLDEST_PYTHON = (3, 11)
 FIRST_PYTHON_TOO_NEW = (3, 14)
 OLDEST_TORCH = (2, 11)
-FIRST_TORCH_TOO_NEW = (2, 14)
+NEWEST_TESTED_TORCH = (2, 15)  # as in stator/host/installed_torch.py
+TORCH_REQUIREMENT = "torch>=%d.%d" % OLDEST_TORCH  # as in pyproject.toml
 OLDEST_SETUPTOOLS = 77
 
 
@@ -45,16 +46,27 @@ def interpreter_problem(version, free_threaded, platform):
 
 def torch_problem(version):
     """What is wrong with the torch of that version (None: there is no torch), or None."""
-    accepted = "torch %s to %s" % (dotted(OLDEST_TORCH), dotted((2, FIRST_TORCH_TOO_NEW[1] - 1)))
+    accepted = "torch %s or later" % dotted(OLDEST_TORCH)
     if version is None:
         return (
             "Stator builds against the torch that is installed, and this Python has none: install %s first, "
             "then run pip with --no-build-isolation." % accepted
         )
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or not OLDEST_TORCH <= tuple(map(int, numbers.groups())) < FIRST_TORCH_TOO_NEW:
+    if numbers is None or tuple(map(int, numbers.groups())) < OLDEST_TORCH:
         return "Stator needs %s, and torch %s is installed." % (accepted, version)
     return None
+
+
+def torch_warning(version):
+    """One sentence about a torch that no test has seen, or None."""
+    numbers = re.match(r"(\d+)\.(\d+)", version or "")
+    if numbers is None or tuple(map(int, numbers.groups())) <= NEWEST_TESTED_TORCH:
+        return None
+    return "Stator is tested with torch up to %s; torch %s is newer, and the build is tried." % (
+        dotted(NEWEST_TESTED_TORCH),
+        version,
+    )
 
 
 def setuptools_problem(version):
@@ -94,14 +106,18 @@ def header_problem(include):
 
 
 def installed_torch():
-    """The folder and the version of the torch this interpreter would import; (None, None) without one.
+    """The folder and the version of the torch to build against; (None, None) without one.
 
-    Read from its files, because importing torch takes seconds and `make` asks often.
+    It is the torch that this interpreter would import, else that of the environment it belongs to: an isolated
+    build hides that one from `import`. Read from its files, because importing torch takes seconds and `make`
+    asks often.
     """
     spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
+    beside = [os.path.join(sysconfig.get_paths()[kind], "torch") for kind in ("platlib", "purelib")]
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    folder = next(iter(folders + [each for each in beside if os.path.isdir(each)]), None)
+    if folder is None:
         return None, None
-    folder = list(spec.submodule_search_locations)[0]
     path = os.path.join(folder, "version.py")
     if not os.path.exists(path):
         return folder, "of unknown version"

@@ -82,7 +82,8 @@ PyInit__hook(void)
     PyObject *module = interception_init() && skips_init() ? PyModule_Create(&module_definition) : NULL;
     if (module == NULL
         || PyModule_AddObjectRef(module, "RUN", run_sentinel) < 0
-        || PyModule_AddObjectRef(module, "RUN_ALL", run_all_sentinel) < 0) {
+        || PyModule_AddObjectRef(module, "RUN_ALL", run_all_sentinel) < 0
+        || PyModule_AddStringConstant(module, "TORCH_VERSION", STATOR_TORCH_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -5,7 +5,7 @@ import copyreg
 import fractions
 import pickle
 
-from curriculum import call, case
+from curriculum import call, case, ramp
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -109,9 +109,10 @@ def cycles_and_long_frames(n):
     return copy.me[0] is copy, len(data), hash(data), len(pickle.loads(data)[1])
 
 
-@case(call(3), graphs=2, breaks="SB001")
-def an_error_breaks(n):
+@case(call(ramp(2), 3), graphs=2, breaks="SB001")
+def an_error_breaks(x, n):
+    y = x + 1
     try:
         pickle.dumps(lambda: n)
     except Exception as error:
-        return type(error).__name__
+        return y * 2, type(error).__name__

@@ -123,7 +123,7 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
     if own is None:
         if vm.heap.is_opaque(obj):
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-        vm.native(object.__setattr__, (obj, name, None))  # raises CPython's own error
+        return vm.native(object.__setattr__, (obj, name, None))  # raises CPython's own error
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and descriptors.is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))

@@ -6,26 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from stator.breaks import Break
-from stator.code.flow import handed_over
 from stator.code.instruction import Instruction
 from stator.code.intrinsics import intrinsic
 from stator.code.opcodes import NULL_LAST
-from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.generators.delegation import kind_of, stopped_inside
 from stator.interp.generators.generators import ASYNC_GEN_WRAP
-from stator.interp.machine import Handler, op, ops
+from stator.interp.machine import op, ops
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.items import get_item, set_item
 from stator.interp.opcodes.building_opcodes import LIST_TO_TUPLE, make_function, set_attribute
 from stator.interp.opcodes.exception_opcodes import PREP_RERAISE_STAR
-from stator.interp.opcodes.flow_opcodes import PUSH_WITH_NULL, format_piece, give_back, pop_jump
-from stator.interp.opcodes.name_opcodes import push_name_or_cell, push_name_or_global, unbound_local
+from stator.interp.opcodes.flow_opcodes import PUSH_WITH_NULL, format_piece, give_back
+from stator.interp.opcodes.name_opcodes import push_name_or_cell, push_name_or_global
 from stator.interp.services import VM
 
-_JUMPS = {"POP_JUMP_IF_TRUE": True, "POP_JUMP_IF_FALSE": False}
 Unary = Callable[[Any, Frame, Any], None]
 Binary = Callable[[Any, Frame, Any, Any], None]
 
@@ -36,41 +33,6 @@ def LOAD_FAST_AND_CLEAR(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.locals[instr.arg]
     frame.stack.append(NULL if value is UNBOUND else value)
     frame.locals[instr.arg] = UNBOUND
-
-
-def _load(frame: Frame, slot: int, index: int) -> None:
-    value = frame.locals[slot]
-    if type(value) is Box:
-        if value.forced or index not in handed_over(frame.unit):
-            value = frame.locals[slot] = value.force()
-    elif value is UNBOUND:
-        raise unbound_local(frame, slot)
-    frame.stack.append(value)
-
-
-def _store(frame: Frame, slot: int, index: int) -> None:
-    value = frame.stack.pop()
-    frame.locals[slot] = UNBOUND if value is NULL else value
-
-
-def _pair(first: Callable[[Frame, int, int], None], second: Callable[[Frame, int, int], None]) -> Handler:
-    def handler(vm: VM, frame: Frame, instr: Instruction) -> None:
-        first(frame, instr.argval[0], ~instr.index)
-        second(frame, instr.argval[1], instr.index)
-    return handler
-
-
-@op
-def TO_BOOL(vm: VM, frame: Frame, instr: Instruction) -> None:
-    at, jump = frame.ip, frame.unit.instructions[frame.ip]
-    if jump.opname not in _JUMPS:
-        return frame.stack.append(operators.truth(vm, frame.stack.pop()))
-    frame.ip += 1  # truth and jump in one, as before 3.13
-    try:
-        pop_jump(vm, frame, jump, _JUMPS[jump.opname])
-    except BaseException:
-        frame.ip = at
-        raise
 
 
 @op
@@ -200,8 +162,6 @@ BINARY: dict[str, Binary] = {
                                         "INTRINSIC_SET_TYPEPARAM_DEFAULT")},
 }
 ops(
-    LOAD_FAST_LOAD_FAST=_pair(_load, _load), STORE_FAST_LOAD_FAST=_pair(_store, _load),
-    STORE_FAST_STORE_FAST=_pair(_store, _store),
     LOAD_LOCALS=lambda vm, frame, instr: frame.stack.append(frame.names),
     LOAD_FROM_DICT_OR_DEREF=lambda vm, frame, instr: push_name_or_cell(vm, frame, frame.stack.pop(), instr.arg),
     LOAD_FROM_DICT_OR_GLOBALS=lambda vm, frame, instr: push_name_or_global(vm, frame, frame.stack.pop(), instr.argval),
