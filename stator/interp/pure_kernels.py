@@ -68,8 +68,8 @@ def _is_pure_code(code: types.CodeType, names: dict[str, Any], seen: set[int], c
             if each.opname == "STORE_ATTR" or held is not _RECEIVERS or not _is_pure_member(each.argval):
                 return False
         else:
-            loaded = each.argval[-1] if type(each.argval) is tuple else each.argval
-            held = context if context and "LOAD_FAST" in each.opname and loaded == context else _RECEIVERS
+            loaded = each.argval if type(each.argval) is tuple else (each.argval,)
+            held = context if context and "LOAD_FAST" in each.opname and loaded[-1] == context else _RECEIVERS
         if held is not _RECEIVERS and held is not context and not _is_pure_value(held, seen):
             return False
     return all(_is_pure_code(inner, names, seen) for inner in code.co_consts if type(inner) is types.CodeType)

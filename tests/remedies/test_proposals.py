@@ -22,7 +22,7 @@ from stator.remedies.trial import NotRepeatable
 from stator.settings import marks
 
 DEVELOPMENT = {each.name: each for each in programs("development")}
-FAMILIES = ["loop_of_branches", "not_of_tensor", "sort_of_list", "names_of_calls", "file_log", "graph_break_by_hand",
+FAMILIES = ["loop_of_branches", "isclose", "sort_of_list", "names_of_calls", "file_log", "graph_break_by_hand",
             "varying_batch", "numpy_edges"]
 
 
