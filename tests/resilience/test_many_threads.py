@@ -171,9 +171,11 @@ def test_another_thread_does_not_hide_a_bug_of_ours(monkeypatch: pytest.MonkeyPa
 
     class Rejecting:
         def __init__(self, *args: Any) -> None:
-            pass
+            self.values = program(*args).values
 
         check = reject
+
+    program = stator._core.GuardProgram
 
     leave = threading.Event()
     company = threading.Thread(target=leave.wait, args=(60,))

@@ -273,8 +273,8 @@ SWITCHES = [
     ("stator.graph.analysis.shared_memory.overlaps_itself", lambda tensor: False, "an_expanded_tensor"),
     ("stator.graph.analysis.shared_memory.may_overlap", lambda a, b: False, "one_tensor_twice_in_a_list"),
     ("stator.graph.analysis.shared_memory.is_pointwise", lambda target: True, "elements_of_itself"),
-    ("stator.capture.stages.overlapping_inputs", lambda inputs, written: False, "a_view_of_the_other_input"),
-    ("stator.capture.stages.refuses_writes", lambda tensor: True, "the_second_input_first"),
+    ("stator.graph.analysis.shared_memory.overlapping_inputs", lambda inputs, written: False, "a_view_of_the_other_input"),
+    ("stator.graph.analysis.shared_memory.refuses_writes", lambda tensor: True, "the_second_input_first"),
     ("stator.backends.compilation.take_views_out", lambda gm, grad: (gm, lambda compiled: compiled),
      "parts_of_a_written_input"),
     ("stator.backends.returned_views.refuse_later_writes", lambda graph, chains: None,
@@ -289,6 +289,6 @@ def test_is_noticed(mechanism: str, replacement: Any, name: str, monkeypatch: An
     program = {**overlapping, **returned}[name]
     expected = [outcome(program, make, "write, differentiate") for make in INPUTS]
     monkeypatch.setattr(mechanism, replacement)
-    monkeypatch.setattr("stator.capture.stages.saves_written_tensors", lambda graph: False)  # which would hide some
+    monkeypatch.setattr("stator.graph.analysis.autograd_boundaries.saves_written_tensors", lambda graph: False)  # which would hide some
     compiled = stator.compile(program, backend="aot_eager", recompile_limit=len(INPUTS) + 1)
     assert [outcome(compiled, make, "write, differentiate") for make in INPUTS] != expected
