@@ -81,8 +81,8 @@ row.shell(C, "_log_api_usage_once _log_api_usage_metadata", calls_back=True, why
 row.outside(C, "_get_all_dtypes")
 
 # State readers.
-row.shell(C, "is_grad_enabled is_inference_mode_enabled is_autocast_enabled get_autocast_dtype "
-          "is_autocast_cache_enabled get_default_dtype _get_deterministic_algorithms "
+row.shell(C, "is_grad_enabled is_inference_mode_enabled is_autocast_enabled _is_any_autocast_enabled "
+          "get_autocast_dtype is_autocast_cache_enabled get_default_dtype _get_deterministic_algorithms "
           "_get_deterministic_algorithms_warn_only _get_float32_matmul_precision "
           "_is_torch_function_enabled _is_torch_function_all_disabled", why=ENTRY_STATE)
 row.shell(C, "_get_tracing_state _is_tracing _are_functorch_transforms_active", calls_back=True,
@@ -92,7 +92,7 @@ row.shell(C, "_is_autocast_available _autocast_supported_devices _has_distribute
           "_mps_is_available _get_cpu_capability _cuda_getCompiledVersion _cuda_isInBadFork "
           "_cuda_getArchFlags _mtia_isBuilt _has_cuda has_cudnn", calls_back=True,
           why="fixed when torch was built")
-row.outside(C, "_get_accelerator _accelerator_getAccelerator _is_any_autocast_enabled _parallel_info "
+row.outside(C, "_get_accelerator _accelerator_getAccelerator _parallel_info "
             "_dispatch_has_kernel _get_backcompat_broadcast_warn _get_backcompat_keepdim_warn "
             "_get_blas_preferred_backend _get_blas_default_backend "
             "_get_cpu_allow_fp16_reduced_precision_reduction "

@@ -46,6 +46,14 @@ def sizes_as_a_tensor(x):
 
 
 @captured
+def whether_any_autocast_is_on(x):
+    before = torch._C._is_any_autocast_enabled()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = torch._C._is_any_autocast_enabled()
+    return x + before + 2 * inside, before, inside, torch._C._is_any_autocast_enabled()
+
+
+@captured
 def no_grad_block(x):
     with torch.no_grad():
         y = x * 2
