@@ -74,7 +74,7 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     tracker = None if referent is None else vm.heap.tracker_of(referent)
     if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.identity.handed
                                 and not _is_in_a_variable(vm, referent, tracker.original)):
-        raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
+        raise Break("SB019", "a call of a weak reference after an object from outside was let go")
     is_kept = is_a(referent, KEPT) or type(referent) is FakeTensor
     if tracker is None and is_kept and not _is_in_a_variable(vm, referent, referent):
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
