@@ -106,14 +106,14 @@ def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs:
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
     partition = functools.partial(load_partition(), compiler="inductor")
-    return pass_through(gm, example_inputs, partition, decompositions=compile_fx.select_decomp_table())
+    return pass_through(gm, example_inputs, partition, compile_fx.select_decomp_table)
 
 
 def pass_through(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any],
-                 **options: object) -> Callable[..., Any]:
-    with eager_streams(gm), compilers(gm) as given:
+                 decompositions: Callable[[], object] = lambda: None) -> Callable[..., Any]:
+    with eager_streams(gm), compilers(gm) as given:  # the decompositions of draws depend on the streams
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-            gm, example_inputs, **given, **options, partition_fn=draws_in_place(partition),
+            gm, example_inputs, **given, decompositions=decompositions(), partition_fn=draws_in_place(partition),
             keep_inference_input_mutations=True)
 
 
