@@ -83,7 +83,10 @@ PyInit__hook(void)
     if (module == NULL
         || PyModule_AddObjectRef(module, "RUN", run_sentinel) < 0
         || PyModule_AddObjectRef(module, "RUN_ALL", run_all_sentinel) < 0
-        || PyModule_AddStringConstant(module, "TORCH_VERSION", STATOR_TORCH_VERSION) < 0) {
+#ifdef STATOR_TORCH_VERSION /* not where the hook is built alone */
+        || PyModule_AddStringConstant(module, "TORCH_VERSION", STATOR_TORCH_VERSION) < 0
+#endif
+    ) {
         Py_XDECREF(module);
         return NULL;
     }
