@@ -281,16 +281,22 @@ def put(x, index):
     return x
 
 
+def long_list(x, i):
+    return x[[i] * 33]
+
+
 @pytest.mark.parametrize("fn", [
     lambda x, i: x[[i, i]], lambda x, i: x[[i]], lambda x, i: x[[i, 0]], lambda x, i: x[[ROWS, i]], lambda x, i: x[[i, None]],
-    lambda x, i: x[[i] * 33], lambda x, i: x[[slice(0, 1), i]], lambda x, i: x[[ONE, ONE]], put,
+    long_list, lambda x, i: x[[slice(0, 1), i]], lambda x, i: x[[ONE, ONE]], put,
 ])  # fmt: skip
 def test_a_list_of_indices_is_read_as_torch_reads_it(fn):
     """A short list with tensors in it is a tuple of indices, a list of numbers picks rows."""
     compiled = stator.compile(fn, backend="eager", fullgraph=True)
     x = torch.arange(9.0).reshape(3, 3)
     for index in (ONE, torch.tensor(2)):
-        assert torch.equal(compiled(x, index), fn(x, index))
+        # Once a test has replaced Tensor.__getitem__, CPython takes tensors for sequences, and torch refuses the long list.
+        expected = x[torch.stack([index] * 33)] if fn is long_list else fn(x, index)
+        assert torch.equal(compiled(x, index), expected)
 
 
 def test_a_copy_of_what_was_written_through_a_view():
