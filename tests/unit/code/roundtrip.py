@@ -23,9 +23,11 @@ from types import CodeType, ModuleType
 QUICK_FILES = 200
 
 # The real package's __init__ imports torch; a bare package of the same name gives access to stator.code alone.
+ROOT = Path(__file__).resolve().parents[3]
 _bare = ModuleType("stator")
-_bare.__path__ = [str(Path(__file__).resolve().parents[3] / "stator")]
+_bare.__path__ = [str(ROOT / "stator")]
 sys.modules["stator"] = _bare
+sys.path.append(str(ROOT))  # neighbouring tests import one another by their full names
 decoder = importlib.import_module("stator.code.decode")
 encoder = importlib.import_module("stator.code.encode")
 liveness = importlib.import_module("stator.code.flow")
