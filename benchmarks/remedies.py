@@ -52,7 +52,7 @@ class Program:
 
 @dataclass
 class Verdict:
-    """What proposals did for one program."""
+    """Breaks and results of one program before and after its proposals."""
 
     program: Program
     proposals: Proposals | None

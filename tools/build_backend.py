@@ -2,8 +2,8 @@
 
 In: a front end's hook call (pip, build).  Out: setuptools' answer, or one sentence and exit status 1.
 
-An isolated build compiles against the torch of the environment that it is made for. Where that has none, the front
-end is asked for the newest one, which it installs as Stator's dependency too.
+An isolated build compiles against the torch of the environment that it is made for. Where that has none, the
+newest one is a requirement of the build, as it is one of Stator.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Capture a changed program, and compare it with eager of the original.
 
-In: recorded calls and a `Version`: changed texts of the user's files, settings, added arguments.  Out: a `Result`: what
-still breaks, graphs, captures and time of a call, and the first difference from eager.
+In: recorded calls and a `Version`: changed texts of the user's files, settings, added arguments.  Out: a `Result`:
+remaining breaks, graphs, captures and time of a call, and the first difference from eager.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def instance_dict(obj: Any, source: Source) -> Any:
 
 
 def _lookup(base: object, key: object, source: Source) -> Any:
-    """A raw dict lookup; `==` is asked of exact constants alone."""
+    """A raw dict lookup; only exact constants are compared by `==`."""
     for own, value in _dict_items(base, source, in_storage_order=True):
         if own is key or (is_constant(own) and is_constant(key) and own == key):
             return value
