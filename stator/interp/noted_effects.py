@@ -73,6 +73,15 @@ class Converted(Warned):
 
 
 @dataclass(frozen=True)
+class PlainCall:
+    """A call that the residual makes, of a library function with plain arguments: warnings.simplefilter, gc.collect."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Logged:
     """A message to a logger, its arguments as they are now, from a place of the program."""
 

@@ -19,10 +19,10 @@ from stator.emit.rebuild.values import Rebuilder
 from stator.graph.state.quiet_logging import Heard
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Unwound, add_place
-from stator.interp.noted_effects import Converted, Logged, PolicySet, Printed, Warned
+from stator.interp.noted_effects import Converted, Logged, PlainCall, PolicySet, Printed, Warned
 from stator.library.python.caches_and_locks import CacheUsed
 from stator.library.python.printing_and_logging import Written
-from stator.library.python.warning_filters import FiltersChanged, FiltersKept
+from stator.library.python.warning_filters import FiltersKept
 
 
 def write_effect(build: Rebuilder, effect: object) -> str:
@@ -65,7 +65,7 @@ def _add_place(build: Rebuilder, effect: Unwound) -> str:
     return f"{place}({build.value(effect.exc)}, {build.writer.constant(effect.place, 'place')}, {held})"
 
 
-def _change_filters(build: Rebuilder, effect: FiltersChanged) -> str:
+def _make_call(build: Rebuilder, effect: PlainCall) -> str:
     constant = build.writer.constant
     given = [*map(constant, effect.args), *(f"{name}={constant(value)}" for name, value in effect.kwargs.items())]
     return f"{constant(effect.function)}({', '.join(given)})"
@@ -87,7 +87,7 @@ def write_cache_use(build: Rebuilder, effect: CacheUsed) -> str:
 
 _WRITERS: dict[type, Callable[[Rebuilder, Any], str]] = {
     Printed: _print, Warned: _warn, Converted: _convert, Logged: _log, Written: _write_to_file,
-    CacheUsed: write_cache_use, Unwound: _add_place, FiltersChanged: _change_filters, FiltersKept: _keep_filters,
+    CacheUsed: write_cache_use, Unwound: _add_place, PlainCall: _make_call, FiltersKept: _keep_filters,
     PolicySet: lambda build, effect: (
         f"{build.writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"),
 }

@@ -16,10 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
 from stator.interp.machine import is_own
-from stator.interp.noted_effects import note
+from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.python.warning_filters import FiltersChanged
 from stator.library.python.weak_references import KEPT, WEAK
 
 _WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -48,4 +47,4 @@ def _collect(vm: VM, generation: object = 2) -> None:
     if vm.identity.refers_weakly or WEAK in vm.turned_off:  # objects in cycles die later in the trace
         raise Break("SB019", "gc.collect: weak references of the call depend on when objects die")
     vm.identity.collects = True
-    note(vm, FiltersChanged(gc.collect, (generation,), {}), True)
+    note(vm, PlainCall(gc.collect, (generation,), {}), True)

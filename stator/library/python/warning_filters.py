@@ -27,7 +27,7 @@ from stator.graph.state.quiet_logging import muted, warnings_can_raise
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING
-from stator.interp.noted_effects import list_of_warnings, may_break, note
+from stator.interp.noted_effects import PlainCall, list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
@@ -47,7 +47,7 @@ _SILENT = frozenset("""
     dropout embedding size dim numel stride storage_offset is_contiguous""".split())
 _PROPERTIES = frozenset(name for name, each in inspect.getmembers_static(torch.Tensor)
                         if type(each) in (types.GetSetDescriptorType, property))  # which only look
-__all__ = ["FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
+__all__ = ["FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
 _OPEN: Any = warnings.catch_warnings.__enter__
 _CLOSE: Any = warnings.catch_warnings.__exit__
 _QUIET = frozenset({"default", "always", "ignore", "module", "once"})
@@ -174,15 +174,6 @@ def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any])
 
 
 @dataclass(frozen=True)
-class FiltersChanged:
-    """A call of one of warnings' own functions, with its plain arguments."""
-
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class FiltersKept:
     """A `catch_warnings` is entered, or left, which puts the filters of before back."""
 
@@ -224,7 +215,7 @@ def _change(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
     vm.warnings.changed = True
     if vm.warnings.recordings:
         vm.warnings.recordings[-1].change(callee, args, kwargs)
-    note(vm, FiltersChanged(callee, args, kwargs), False, warnings)
+    note(vm, PlainCall(callee, args, kwargs), False, warnings)
 
 
 @rule(_OPEN)
