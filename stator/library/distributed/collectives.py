@@ -126,6 +126,10 @@ if dist.is_available():
     refuse(ProcessGroup.recv_anysource, ProcessGroup.monitored_barrier, ProcessGroup._start_coalescing,
            ProcessGroup._end_coalescing, code="SB015", detail="a collective whose result is no tensor")
 
+    def _present(*names: str) -> tuple[object, ...]:
+        """The methods that the installed torch has: some got a second name in 2.12."""
+        return tuple(getattr(ProcessGroup, name) for name in names if hasattr(ProcessGroup, name))
+
     # ------------------------------------------------------------------ with a functional form
 
     @rule(ProcessGroup.allreduce, ProcessGroup.allreduce_coalesced)
@@ -150,7 +154,7 @@ if dist.is_available():
         made = collective.call(ops.broadcast.default, given, root, collective.name)
         return collective.pending([], [(made, [given])], [given])
 
-    @rule(ProcessGroup._allgather_base, ProcessGroup.all_gather_single)
+    @rule(*_present("_allgather_base", "all_gather_single"))
     def _all_gather_single(vm: VM, group: object, output: object, input: object, opts: object = None) -> PendingWork:
         collective = Collective(vm, group, opts)
         written, read = collective.tensors([output, input])
@@ -173,7 +177,7 @@ if dist.is_available():
         made = collective.call(collective.ops.all_gather_into_tensor.default, read, collective.size, collective.name)
         return collective.pending([], [(made, written)], written)
 
-    @rule(ProcessGroup._reduce_scatter_base, ProcessGroup.reduce_scatter_single)
+    @rule(*_present("_reduce_scatter_base", "reduce_scatter_single"))
     def _reduce_scatter_single(vm: VM, group: object, outputTensor: object, inputTensor: object, opts: object = None
                                ) -> PendingWork:
         collective = Collective(vm, group, opts)
@@ -187,7 +191,7 @@ if dist.is_available():
         collective.require_shape(made, written)
         return collective.pending([], [(made, [written])], [written])
 
-    @rule(ProcessGroup.all_to_all_single, ProcessGroup.alltoall_base)
+    @rule(*_present("all_to_all_single", "alltoall_base"))
     def _all_to_all_single(vm: VM, group: object, output: object, input: object, output_split_sizes: object,
                            input_split_sizes: object, opts: object = None) -> PendingWork:
         collective = Collective(vm, group, opts)

@@ -1,0 +1,210 @@
+"""First calls, steps and peak memory of library models.   python -m benchmarks.gpu_steps [--only gpt2,vit]
+
+In: cases (`benchmarks.gpu_step_cases`).  Out: for each case a line for each side: seconds of the first call and of
+the first eight, the median step, the peak of memory, and how far its results are from those of eager.  Sides:
+
+    eager           no compiler, fused optimizer
+    torch-model     torch.compile(model), eager fused optimizer
+    torch-step      torch.compile of the whole step
+    stator-model    torch.compile(model) under stator.install()
+    stator-step     torch.compile of the whole step under stator.install()
+
+Each side is a process of its own with empty caches.  The sides of a case compile at the same time, on cores of their
+own; steps are timed afterwards, one side at a time, in turns.  `--device cpu --tiny` tries the script without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SIDES = ("eager", "torch-model", "torch-step", "stator-model", "stator-step")
+COMPARED_STEPS = 8
+Row = dict[str, Any]
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="cases whose name has one of these texts, comma-separated")
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--mode", default="", help="a mode of torch.compile, as reduce-overhead")
+    parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path, default=ROOT / "out" / "gpu_steps.json")
+    parser.add_argument("--inside", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
+    return parser.parse_args(given)
+
+
+# ---------------------------------------------------------------------- one side, in its process
+
+def serve(options: argparse.Namespace) -> None:
+    """Compile and run, write a JSON line, then time one round of steps for each line that arrives."""
+    name, side = options.inside
+    import torch
+    import torch._functorch.aot_autograd
+    import torch._inductor.compile_fx
+
+    from benchmarks.gpu_step_cases import CASES
+
+    device = torch.device(options.device)
+    torch.set_float32_matmul_precision("high")
+    kept: list[Any] = []
+    if side.startswith("stator"):
+        import stator
+        from stator import events
+
+        stator.install()
+        events.subscribe(lambda event: kept.append(type(event).__name__))
+    settings: Row = {"mode": options.mode} if options.mode else {"backend": options.backend}
+    torch.manual_seed(0)
+    case = CASES[name](device, options.tiny)
+    run = case.step_of(None if side == "eager" else lambda fn: torch.compile(fn, **settings), whole="step" in side)
+
+    def once() -> Any:
+        result = run()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return result
+
+    if device.type == "cuda":
+        torch.ones(8, 8, device=device).matmul(torch.ones(8, 8, device=device)).sum().item()
+    cpu, started = _cpu_seconds(), time.perf_counter()
+    results = [once()]
+    first, cpu = time.perf_counter() - started, _cpu_seconds() - cpu
+    results += [once() for _ in range(COMPARED_STEPS - 1)]
+    warm = time.perf_counter() - started
+    repeats = _steps_of_a_round(once)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    figures = [[float(x) for x in each] for each in results]
+    print(json.dumps({"first": first, "cpu": cpu, "warm": warm, "results": figures,
+                      "captures": kept.count("CaptureStarted"), "breaks": kept.count("GraphBreak"),
+                      "compilations": kept.count("BackendCompiled"), "cuts": kept.count("GraphCut"),
+                      "kept whole": kept.count("GraphKeptWhole")}), flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        for _ in range(repeats):
+            run()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds = (time.perf_counter() - started) / repeats
+        peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
+        print(json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+
+
+def _steps_of_a_round(once: Callable[[], Any]) -> int:
+    started = time.perf_counter()
+    for _ in range(3):
+        once()
+    return max(3, min(100, int(0.3 / ((time.perf_counter() - started) / 3))))
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+# ---------------------------------------------------------------------- all sides of a case
+
+def measure(options: argparse.Namespace, name: str, sides: list[str]) -> dict[str, Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        running = {side: _start(options, name, side, Path(folder) / side) for side in sides}
+        found = {side: _read(process, Path(folder) / side) for side, process in running.items()}
+        alive = [side for side in sides if "error" not in found[side]]
+        for number in range(options.rounds):
+            turn = number % max(len(alive), 1)
+            for side in alive[turn:] + alive[:turn]:
+                process = running[side]
+                assert process.stdin
+                process.stdin.write("\n")
+                process.stdin.flush()
+                row = _read(process, Path(folder) / side)
+                found[side].setdefault("steps", []).append(row.get("seconds", float("nan")))
+                found[side]["peak"] = row.get("peak", 0)
+        for process in running.values():
+            process.communicate()
+    return found
+
+
+def _start(options: argparse.Namespace, name: str, side: str, folder: Path) -> subprocess.Popen[str]:
+    folder.mkdir()
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_CACHE_DIR": str(folder / "triton"),
+                   "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1",
+                   "STATOR_CACHE": "off"}
+    command = [sys.executable, "-m", "benchmarks.gpu_steps", "--device", options.device, "--mode", options.mode,
+               "--backend", options.backend, *(["--tiny"] if options.tiny else []), "--inside", name, side]
+    with (folder / "errors").open("w") as errors:
+        return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=errors)
+
+
+def _read(process: subprocess.Popen[str], folder: Path) -> Row:
+    assert process.stdout
+    for line in process.stdout:
+        if line.startswith("{"):
+            return dict(json.loads(line))
+    process.wait()
+    return {"error": f"exit {process.returncode}: {(folder / 'errors').read_text()[-3000:]}"}
+
+
+def apart(row: Row, eager: Row) -> float:
+    """The largest relative difference of the results of the first steps."""
+    pairs = [(a, b) for mine, his in zip(row["results"], eager["results"], strict=True)
+             for a, b in zip(mine, his, strict=True)]
+    return max(abs(a - b) / max(abs(b), 1e-9) for a, b in pairs)
+
+
+def report(name: str, found: dict[str, Row]) -> None:
+    print(f"\n{name}")
+    base = found.get("torch-model", {})
+    for side, row in found.items():
+        if "error" in row:
+            print(f"  {side:14} {row['error'][-3000:]}", flush=True)
+            continue
+        step = statistics.median(row["steps"])
+        ratios = [b / a for a, b in zip(row["steps"], base.get("steps", []), strict=False)]
+        ratio = statistics.median(ratios) if ratios else float("nan")
+        distance = apart(row, found["eager"]) if "results" in found.get("eager", {}) else float("nan")
+        print(f"  {side:14} first {row['first']:6.1f} s ({row['cpu']:6.1f} CPU), {COMPARED_STEPS} calls "
+              f"{row['warm']:6.1f} s  step {step * 1e3:8.3f} ms  torch-model/this {ratio:5.2f}"
+              f"  peak {row['peak'] / 2**20:7.0f} MiB  apart {distance:.1e}  captures {row['captures']}"
+              f" breaks {row['breaks']} compilations {row['compilations']} cuts {row['cuts']}"
+              f" whole {row['kept whole']}", flush=True)
+
+
+def main(given: list[str]) -> int:
+    options = arguments(given)
+    if options.inside:
+        serve(options)
+        return 0
+    from benchmarks.gpu_step_cases import available
+
+    known = json.loads(options.json.read_text()) if options.json.exists() else {}
+    for name, training in available().items():
+        if not any(text in name for text in options.only.split(",")):
+            continue
+        sides = [side for side in options.sides.split(",") if training or "step" not in side]
+        found = measure(options, name, sides)
+        report(name, found)
+        known[f"{name} {options.mode or options.backend}"] = found
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(known) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
