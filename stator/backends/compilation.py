@@ -31,40 +31,45 @@ from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
 from stator.backends.inner_calls import note_metadata
-from stator.backends.pieces import InOnePiece, compile_pieces, settings_kept
-from stator.backends.regions import Whole, compile_regions
+from stator.backends.pieces import InOnePiece, compile_pieces, has_nothing_to_fuse, settings_kept
+from stator.backends.regions import Whole, compile_regions, gradients_to_take_between
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
 from stator.errors import BackendError, describe_callable
-from stator.graph.analysis.autograd_boundaries import has_boundaries, must_be_cut
+from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY, has_boundaries, must_be_cut
 from stator.graph.analysis.may_fail import keep_checks
+from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import write_code
 from stator.host.suspended_patches import restored
 from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
 
 
+Share = Callable[[torch.fx.GraphModule, Sequence[Any], bool, Callable[[], Callable[..., Any]]], Callable[..., Any]]
+
+
 def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
-                  fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
+                  fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None = None) -> Callable[..., Any]:
     """Compile `gm`, which from now on belongs to the backend.
 
     `grad_enabled` is the grad mode in which the graph was captured: it decides whether AOTAutograd makes a
     graph for training or for inference.
     """
     consumed = consumed_results(gm.graph)
-    compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled)
+    compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled, share)
     return with_histories(compiled, consumed) if consumed else compiled
 
 
 def compile_without_histories(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
-                              fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
+                              fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None
+                              ) -> Callable[..., Any]:
     backend = find_backend(settings.backend)
     if backend.function in NEED_NO_CODE:
         return run_as_captured(gm, example_inputs, settings)
     # What a user's backend returns is called as it is.
     counts = write_counts(gm, example_inputs) if backend.takes_settings else {}
-    compile_some = compile_around_boundaries if has_boundaries(gm.graph) else compile_piece
-    compiled = compile_some(gm, example_inputs, settings, fake_mode, grad_enabled)
+    compiled = compile_around_boundaries(gm, example_inputs, settings, fake_mode, grad_enabled, share) \
+        if has_boundaries(gm.graph) else compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
     return with_write_counts(compiled, counts) if counts else compiled
 
 
@@ -125,12 +130,25 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 
 
 def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
-                              fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is."""
-    def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
-        compile_some = compile_around_boundaries if has_boundaries(piece.graph) else compile_piece
-        return compile_some(piece, given, settings, fake_mode, grad)
+                              fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None = None
+                              ) -> Callable[..., Any]:
+    """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is.
 
+    `share` finds the compiled form of an equal piece.
+    """
+    def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
+        if has_boundaries(piece.graph):
+            return compile_around_boundaries(piece, given, settings, fake_mode, grad, share)
+        if has_nothing_to_fuse(piece.graph):
+            return run_as_captured(piece, given, replace(settings, backend="eager", mode=None, options={}))
+
+        def compile_it() -> Callable[..., Any]:
+            return compile_piece(piece, given, settings, fake_mode, grad)
+
+        return compile_it() if share is None or piece.meta[WRITTEN_AROUND] else share(piece, given, grad, compile_it)
+
+    for gradient in gradients_to_take_between(gm, example_inputs, settings, grad_enabled):
+        gradient.meta[BOUNDARY] = BETTER_CUT
     try:
         return compile_pieces(gm, example_inputs, grad_enabled, compile_next)
     except InOnePiece as why:

@@ -84,15 +84,30 @@ def forget() -> None:
 def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, fake_mode: FakeTensorMode,
                  grad_enabled: bool, requester: Requester | None) -> Callable[..., object]:
     """Compile `gm`, or return the compiled graph of equal content; `requester` None: compile it for itself."""
+    def share(piece: fx.GraphModule, given: Sequence[object], grad: bool,
+              compile_it: Callable[[], Callable[..., object]]) -> Callable[..., object]:
+        return find_or_compile(piece, given, settings, fake_mode, grad, requester, compile_it)
+
+    def compile_here() -> Callable[..., object]:
+        if settings.starts_eagerly:  # after another process has filled the caches
+            require_compiled(gm, example_inputs, settings, grad_enabled)
+        return compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled, share)
+
+    return share(gm, example_inputs, grad_enabled, compile_here)
+
+
+def find_or_compile(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings,
+                    fake_mode: FakeTensorMode, grad_enabled: bool, requester: Requester | None,
+                    compile_it: Callable[[], Callable[..., object]]) -> Callable[..., object]:
     backend = find_backend(settings.backend)
     if requester is None or backend.function in NEED_NO_CODE:
-        return compile_here(gm, example_inputs, settings, fake_mode, grad_enabled)
+        return compile_it()
     try:
         symbols = _Symbols(fake_mode.shape_env)
         key = key_of(gm, example_inputs, settings, backend, symbols, grad_enabled, requester)
         known = _graphs.get(key, [])
     except Unkeyed:
-        return compile_here(gm, example_inputs, settings, fake_mode, grad_enabled)
+        return compile_it()
     for found in known:
         if (backend.takes_settings or found.maker() is not requester.points) and symbols.take(found):
             _graphs.move_to_end(key)
@@ -101,7 +116,7 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings:
     for node in gm.graph.find_nodes(op="placeholder"):
         if "source" in node.meta:
             node.meta["source"] = unpinned(node.meta["source"])
-    compiled = compile_here(gm, example_inputs, settings, fake_mode, grad_enabled)
+    compiled = compile_it()
     try:
         _graphs[key] = [CompiledGraph(compiled, *symbols.asked(), weakref.ref(requester.points)), *known[:MOST_ALIKE]]
     except Unkeyed:
@@ -110,14 +125,6 @@ def compile_once(gm: fx.GraphModule, example_inputs: Sequence[object], settings:
     while len(_graphs) > MOST_GRAPHS:
         _graphs.popitem(last=False)
     return compiled
-
-
-def compile_here(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, fake_mode: FakeTensorMode,
-                 grad_enabled: bool) -> Callable[..., object]:
-    """Compile `gm` in this process; where calls start eagerly, after another one has filled the caches."""
-    if settings.starts_eagerly:
-        require_compiled(gm, example_inputs, settings, grad_enabled)
-    return compile_graph(gm, example_inputs, settings, fake_mode, grad_enabled)
 
 
 def key_of(gm: fx.GraphModule, example_inputs: Sequence[object], settings: Settings, backend: Backend,

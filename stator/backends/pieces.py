@@ -20,7 +20,6 @@ from torch import fx
 from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.fx.node import map_arg
 
 from stator.graph.analysis.autograd_boundaries import (
     BOUNDARY,
@@ -30,10 +29,11 @@ from stator.graph.analysis.autograd_boundaries import (
     wants_grad,
 )
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
-from stator.graph.fx.nodes import run_target
+from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
+FILENAME = "<stator pieces>"
 
 
 class InOnePiece(Exception):
@@ -61,14 +61,17 @@ class Branch:
     settings: list[fx.Node]
     ways: tuple[Any, ...] = ()  # the compiled inner graphs: where the condition holds, and where it does not
 
+    def run(self, condition: Any, *args: Any) -> Any:
+        return self.ways[0 if condition else 1](*args)
+
 
 def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabled: bool, compile_piece: Compile
                    ) -> Callable[..., Any]:
     """`compile_piece` is called with each piece, its example inputs and the grad mode where it begins."""
     examples = dict(zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True))
-    take_gradients_between(gm.graph)
+    last = take_gradients_between(gm.graph)
     steps = cut(gm.graph, grad_enabled)
-    written = set().union(*map(written_storages, gm.graph.nodes))
+    written = written_around(gm.graph, steps, last)
     for step in steps:
         if type(step) is Piece:
             given = [examples.get(node, node.meta.get("example_value")) for node in step.inputs]
@@ -78,7 +81,7 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
         if type(step) is Piece:
             with torch_set_by(step.settings):
                 module, given = module_of(gm, step), step.function[1]
-                module.meta[WRITTEN_AROUND] = written.intersection(map(storage_of, given))
+                module.meta[WRITTEN_AROUND] = next(written).intersection(map(storage_of, given))
                 step.function = compile_piece(module, given, step.grad_enabled)
         elif type(step) is Branch:
             given = [node.meta.get("example_value") for node in step.node.args[3]]
@@ -120,27 +123,60 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
     return steps
 
 
-def take_gradients_between(graph: fx.Graph) -> None:
-    """Differentiate across boundaries by torch's engine: such a gradient is one itself, as is a leaf made here."""
+def written_around(graph: fx.Graph, steps: list[Any], last: fx.Node | None) -> Iterator[set[int]]:
+    """For each piece the memory that is written to while the values may still be needed that it has saved.
+
+    The gradient `last` consumes what pieces before it have saved.
+    """
+    everywhere = set().union(*map(written_storages, graph.nodes))
+    before = steps.index(last) if last is not None else 0
+    nodes = [node for step in steps[:before] for node in (
+        step.nodes if type(step) is Piece else [step.node if type(step) is Branch else step])]
+    so_far = set().union(*map(written_storages, nodes))
+    for number, step in enumerate(steps):
+        if type(step) is Piece:
+            yield so_far if number < before else everywhere
+
+
+def has_nothing_to_fuse(graph: fx.Graph) -> bool:
+    """Whether a piece only makes tensors, renames them and calls kernels over lists: a compiler gains nothing."""
+    for node in graph.nodes:
+        name = str(getattr(node.target, "__name__", node.target))
+        if node.op not in ("placeholder", "output", "get_attr") and node.all_input_nodes \
+                and node.target is not operator.getitem and name not in ("detach", "detach_") \
+                and not name.endswith("_like") and not name.startswith("_foreach_"):
+            return False
+    return True
+
+
+def take_gradients_between(graph: fx.Graph) -> fx.Node | None:
+    """Differentiate across boundaries by torch's engine: such a gradient is one itself, as is a leaf made here.
+
+    So is a gradient before a boundary: a piece would return values whose history it has consumed. Return the last one,
+    where no history is left behind it.
+    """
     order = {node: number for number, node in enumerate(graph.nodes)}
+    end = max([order[node] for node in graph.nodes if is_boundary(node)])
     across: dict[fx.Node, None] = {}
     known = -1
     while known != len(across):
         known, last = len(across), -1
         for node in graph.nodes:
-            if node.target is torch.autograd.grad and any(
-                    order[each] <= last for each in ancestors([node]) if each.op not in ("placeholder", "get_attr")):
+            before = order[node] <= end and not node.kwargs.get("create_graph")
+            if node.target is torch.autograd.grad and (before or any(
+                    order[each] <= last for each in ancestors([node]) if each.op not in ("placeholder", "get_attr"))):
                 if node.kwargs.get("create_graph"):
                     raise InOnePiece("an autograd boundary before a gradient that can be differentiated")
                 across[node] = None
                 made = [each for leaf in ancestors([node]) if is_new_leaf(leaf)
                         for each in (leaf, *leaf.users) if each is leaf or each.target == "requires_grad_"]
                 for each in (node, *made):
-                    each.meta[BOUNDARY] = True
+                    each.meta[BOUNDARY] = each.meta.get(BOUNDARY, True)
             last = order[node] if is_boundary(node) else last
     kept = any(node.op != "placeholder" and wants_grad(node) for node in output_nodes(graph))
     for node in list(across)[:None if kept else -1]:  # one pass would consume the compiled backward of another
         node.kwargs = {**node.kwargs, "retain_graph": True}
+    return None if kept or not across else max(across, key=order.__getitem__)
 
 
 def is_new_leaf(node: fx.Node) -> bool:
@@ -265,23 +301,39 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
 
 
 def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
-    graph = gm.graph
-    placeholders = graph.find_nodes(op="placeholder")
-    held = {node: getattr(gm, node.target) for node in graph.find_nodes(op="get_attr") if "." not in node.target}
-    results = next(node for node in reversed(graph.nodes) if node.op == "output").args[0]
+    """One Python function, a line for each step; a value is let go where it is used last."""
+    source = Source()
+    inputs = gm.graph.find_nodes(op="placeholder")
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    names = {node: f"v{number}" for number, node in enumerate(inputs)}
+    lines = [f"def graph({', '.join(names.values())}):"]
+    for node in gm.graph.find_nodes(op="get_attr"):
+        if "." not in node.target:
+            names[node] = source.constant(getattr(gm, node.target))
+    kept = set(names)
+    uses: list[tuple[Any, list[fx.Node]]] = [(number, inputs_of(step)) for number, step in enumerate(steps)]
+    dying: dict[Any, list[fx.Node]] = last_uses([*uses, (None, output.all_input_nodes)])
+    for number, step in enumerate(steps):
+        made = step.outputs if type(step) is Piece else [step.node if type(step) is Branch else step]
+        if type(step) is Piece:
+            call = f"{source.constant(step.function, 'p')}({', '.join([names[node] for node in step.inputs])})"
+        elif type(step) is Branch:
+            call = f"{source.constant(step, 'p')}.run({', '.join([names[node] for node in inputs_of(step)])})"
+        else:
+            call = source.call(step, names)
+        for node in made:
+            names[node] = f"v{len(names)}"
+        left = "".join([f"{names[node]}, " for node in made]) if type(step) is Piece else names[made[0]]
+        lines.append(f"    {left} = {call}" if left else f"    {call}")
+        gone = [names[node] for node in dying[number] if node not in kept]
+        lines[-1] += f"; {' = '.join(gone)} = None" if gone else ""
+    lines.append(f"    return {source.text(output.args[0], names)}")
+    source.names[TEXT] = "\n".join(lines)
+    exec(compile(source.names[TEXT], FILENAME, "exec"), source.names)  # noqa: S102  our own text
+    return source.names["graph"]  # type: ignore[no-any-return]
 
-    def run(*args: object) -> Any:
-        values = {**held, **dict(zip(placeholders, args, strict=True))}
-        for step in steps:
-            if type(step) is Piece:
-                out = step.function(*[values[node] for node in step.inputs])
-                values.update(zip(step.outputs, out, strict=True))
-            elif type(step) is Branch:
-                way = step.ways[0 if values[step.node.args[0]] else 1]
-                values[step.node] = way(*[values[node] for node in step.node.args[3]])
-            else:
-                given = map_arg((step.args, step.kwargs), values.__getitem__)
-                values[step] = run_target(step.op, step.target, *given)
-        return map_arg(results, values.__getitem__)
 
-    return run
+def inputs_of(step: Any) -> list[fx.Node]:
+    if type(step) is Branch:
+        return [step.node.args[0], *step.node.args[3]]
+    return step.inputs if type(step) is Piece else step.all_input_nodes  # type: ignore[no-any-return]

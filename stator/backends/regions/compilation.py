@@ -65,4 +65,5 @@ def compile_unique(flow: Flow, piece: Piece, mode: FakeTensorMode, compile_one: 
     with torch_set_to(state), passes_kept() as passes, \
             tracing(TracingContext(mode)) as context, config.patch(force_non_lazy_backward_lowering=True):
         function = compile_one(module, values, grad)
-    return function, direct_passes(passes, context.fw_metadata, len(values))
+    made = [flow.value(node) for node in piece.outputs]
+    return function, direct_passes(passes, context.fw_metadata, len(values), made)

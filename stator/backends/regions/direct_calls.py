@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,8 @@ class Direct:
     tangents: tuple[Any, ...] = ()  # for each of those: size, stride, dtype and device of its gradient
 
 
-def direct_passes(passes: Passes, meta: Any, inputs: int, writes: bool = False) -> Direct | None:
+def direct_passes(passes: Passes, meta: Any, inputs: int, outputs: Sequence[Any] = (), writes: bool = False
+                  ) -> Direct | None:
     """None where AOTAutograd does more than to call the passes; `writes`: a pass may write to its inputs itself."""
     if passes.doubled or passes.unrecordable or meta is None or has_work_around(meta, writes) or any(
             count != inputs for kind, (count, _) in passes.found.items() if kind != "backward"):
@@ -53,10 +54,25 @@ def direct_passes(passes: Passes, meta: Any, inputs: int, writes: bool = False) 
         return None
     places = tuple([place for place, info in enumerate(meta.output_info) if takes_gradient(info)])
     expected = meta.subclass_tangent_meta
-    if len(expected) != len(places) or any(getattr(each.memory_format, "stride", None) is None for each in expected):
+    if len(expected) != len(places):
         return None
-    tangents = tuple([(tuple(each.memory_format.size), tuple(each.memory_format.stride)) for each in expected])
+    tangents = tuple([layout_of(each.memory_format, outputs[place] if outputs else None)
+                      for each, place in zip(expected, places, strict=True)])
+    if None in tangents:
+        return None
     return Direct(passes.found["forward"][1], passes.found["backward"][1], meta.num_outputs, places, tangents)
+
+
+def layout_of(expected: Any, output: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Size and stride that a backward pass expects of a gradient; torch 2.11 knows a memory format of the output."""
+    if getattr(expected, "stride", None) is not None:
+        return tuple(expected.size), tuple(expected.stride)
+    if output is None or not isinstance(getattr(expected, "memory_format", None), torch.memory_format):
+        return None
+    size = tuple(output.shape)
+    if not all(type(each) is int for each in size):
+        return None
+    return size, torch.empty(size, device="meta", memory_format=expected.memory_format).stride()
 
 
 def takes_gradient(info: Any) -> bool:

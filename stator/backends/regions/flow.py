@@ -10,6 +10,7 @@ is taken from the first node of each content (`numbers`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,12 +46,15 @@ class Flow:
         self.contents = Contents(gm)
         self.place = {node: number for number, node in enumerate(self.body)}
         self.numbers = self._number()
-        self.memory = Memory(self)
         self.states = list(self._settings())
         self.last_use: dict[fx.Node, int] = {}
         for node in [*self.body, self.output]:
             for each in node.all_input_nodes:
                 self.last_use[each] = self.place.get(node, len(self.body))
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        return Memory(self)
 
     def _from_inputs(self, node: fx.Node) -> bool:
         """Whether a node computes a number from inputs alone."""

@@ -102,6 +102,24 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     return plan
 
 
+def gradients_to_take_between(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings,
+                              grad_enabled: bool) -> list[fx.Node]:
+    """The gradients in a training step whose layers repeat before them.
+
+    Torch's engine takes them between pieces, so that both passes of equal layers are compiled once.
+    """
+    found = gm.graph.find_nodes(op="call_function", target=torch.autograd.grad)
+    if not found or settings.regions != "auto" or settings.backend not in WITH_A_COMPILER \
+            or records_cuda_graphs(settings) or any(node.kwargs.get("create_graph") for node in found):
+        return []
+    try:
+        flow = Flow(gm, list(inputs), grad_enabled)
+    except Unkeyed:
+        return []
+    runs = find_runs(flow.numbers[:max([flow.place[node] for node in found])], LEAST_REPEATS, LEAST_PERIOD)
+    return found if any(run.saving >= LEAST_SAVING for run in runs) else []
+
+
 def pieces_between(flow: Flow, probes: Probes, cuts: list[int], least: int) -> Plan:
     plan = Plan(flow, list(steps_between(flow, sorted(set(cuts)))))
     for piece in plan.pieces:

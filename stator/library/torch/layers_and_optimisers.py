@@ -4,6 +4,7 @@
     torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
     _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
     torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
+    torch._fused_adamw_(parameters, ...)        ->  one node, at which compilers cut the graph
 
 AOTAutograd takes a recurrent layer apart step by step, which takes minutes to compile and draws other numbers for a
 dropout.  So the call is an autograd boundary (docs/training.md); a user-defined compiler gets layers one by one.
@@ -40,6 +41,14 @@ def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if vm.recorder.backend.in_order or vm.modes.active or not dropped:
         return vm.torch_call(callee, args, kwargs, asked=True)
     return layers_of(vm, callee, given)
+
+
+@rule(*[getattr(torch, name) for name in dir(torch) if name.startswith("_fused_") and name.endswith("_")])
+def _fused_update(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """One kernel for all parameters: a compiler would copy them, and refuses the empty list of a state not kept."""
+    vm.heap.expose_deep((args, kwargs))
+    return between_pieces(vm, callee, args, kwargs, True) if can_be_cut(vm) else \
+        vm.torch_call(callee, args, kwargs, asked=True)
 
 
 def can_be_cut(vm: VM) -> bool:

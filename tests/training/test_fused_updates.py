@@ -1,0 +1,68 @@
+"""Whole steps with fused optimizers: the update is one kernel between compiled pieces, layers are compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+from stator import events
+from tests.unit.backends.regions.test_regions import Block, Stack
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=1e-2, fused=True),
+    "Adam, amsgrad": lambda parameters: torch.optim.Adam(parameters, lr=1e-2, amsgrad=True, fused=True),
+    "SGD, momentum": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9, fused=True),
+    "Adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=1e-2, fused=True),
+}
+
+
+def train(backend: str | None, optimizer: str, model: Callable[[], nn.Module], losses: int = 1) -> list[torch.Tensor]:
+    """Everything that five steps leave behind."""
+    torch.manual_seed(0)
+    trained = model()
+    update = OPTIMIZERS[optimizer](trained.parameters())
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        update.zero_grad()
+        for _ in range(losses):
+            loss = trained(x).square().mean()
+            loss.backward()
+        update.step()
+        return loss.detach()
+
+    call = step if backend is None else stator.compile(step, backend=backend)
+    made = [call(torch.full((2, 5, 16), float(number))) for number in range(1, 6)]
+    made += [each for parameter in trained.parameters() for each in (parameter, parameter.grad)]
+    return made + [value for state in update.state.values() for value in state.values()]
+
+
+def layers() -> nn.Module:
+    return Stack([Block(16) for _ in range(5)], 16)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_step_is_captured_whole(optimizer: str) -> None:
+    expected = train(None, optimizer, lambda: nn.Linear(16, 16))
+    with events.record() as log:
+        found = train("aot_eager", optimizer, lambda: nn.Linear(16, 16))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert not [event for event in log if isinstance(event, (events.GraphBreak, events.EagerFallback))]
+
+
+@pytest.mark.shares_entries
+@pytest.mark.parametrize("losses", [1, 2])
+def test_layers_of_a_step_are_compiled_once(losses: int) -> None:
+    expected = train(None, "AdamW", layers, losses)
+    with events.record() as log:
+        found = train("aot_eager", "AdamW", layers, losses)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert not [event for event in log if isinstance(event, (events.GraphBreak, events.EagerFallback))]
+    cuts = [event.pieces for event in log if isinstance(event, events.GraphCut)]
+    assert cuts and max(uses for pieces in cuts for _, uses in pieces) >= 5
+    # The second capture, with the state there, has the same layers.
+    assert [event for event in log if isinstance(event, events.GraphShared)]
