@@ -44,7 +44,6 @@ from stator.host.suspended_patches import restored
 from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
 
-
 Share = Callable[[torch.fx.GraphModule, Sequence[Any], bool, Callable[[], Callable[..., Any]]], Callable[..., Any]]
 
 

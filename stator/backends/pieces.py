@@ -319,6 +319,9 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
             call = f"{source.constant(step.function, 'p')}({', '.join([names[node] for node in step.inputs])})"
         elif type(step) is Branch:
             call = f"{source.constant(step, 'p')}.run({', '.join([names[node] for node in inputs_of(step)])})"
+        elif step.target is torch.autograd.grad:
+            given = ", ".join([source.text(arg, names) for arg in step.args])
+            call = f"{source.constant(EngineGradients(step), 'p')}({given})"
         else:
             call = source.call(step, names)
         for node in made:
@@ -331,6 +334,33 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
     source.names[TEXT] = "\n".join(lines)
     exec(compile(source.names[TEXT], FILENAME, "exec"), source.names)  # noqa: S102  our own text
     return source.names["graph"]  # type: ignore[no-any-return]
+
+
+class EngineGradients:
+    """Have torch's engine differentiate; each gradient gets the layout that the capture promised to later pieces.
+
+    Kernels of a backward pass choose their own strides, and autograd copies what it accumulates into `.grad`.
+    """
+
+    def __init__(self, node: fx.Node) -> None:
+        self.kwargs = node.kwargs
+        promised = node.meta.get("example_value")
+        self.strides = [fixed_strides(value) for value in promised] if type(promised) in (tuple, list) else []
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        found = torch.autograd.grad(*args, **self.kwargs)
+        return tuple([grad if stride is None or grad is None or grad.layout is not torch.strided
+                      or grad.stride() == stride else torch.empty_strided(
+                          grad.shape, stride, dtype=grad.dtype, device=grad.device).copy_(grad)
+                      for grad, stride in zip(found, self.strides, strict=True)]) if self.strides else found
+
+
+def fixed_strides(value: Any) -> tuple[int, ...] | None:
+    if type(value) is not FakeTensor:
+        return None
+    with torch._C.DisableTorchFunction():
+        stride = value.stride() if value.layout is torch.strided else ()
+    return stride if len(stride) == value.dim() and all(type(each) is int for each in stride) else None
 
 
 def inputs_of(step: Any) -> list[fx.Node]:

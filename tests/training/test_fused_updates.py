@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
 from stator import events
+from stator.backends.pieces import EngineGradients
 from tests.unit.backends.regions.test_regions import Block, Stack
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -66,3 +68,25 @@ def test_layers_of_a_step_are_compiled_once(losses: int) -> None:
     assert cuts and max(uses for pieces in cuts for _, uses in pieces) >= 5
     # The second capture, with the state there, has the same layers.
     assert [event for event in log if isinstance(event, events.GraphShared)]
+
+
+class Turned(torch.autograd.Function):
+    """The identity; its gradient is laid out by columns."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad.t().contiguous().t()
+
+
+def test_gradients_have_the_layout_that_the_capture_promised() -> None:
+    weight = torch.randn(3, 4, requires_grad=True)
+    node = fx.Graph().call_function(torch.autograd.grad, ())
+    node.meta["example_value"] = (FakeTensorMode().from_tensor(torch.empty(3, 4)),)
+    expected, = torch.autograd.grad(Turned.apply(weight).square().sum(), weight)
+    found, = EngineGradients(node)(Turned.apply(weight).square().sum(), [weight])
+    assert expected.stride() == (1, 3) and found.stride() == (4, 1)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
