@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 STORE = ROOT / "tools" / "ratchets.json"
 GOAL_LINES = 47_000
 LATER_ROOMS = {  # capabilities that were built after the goal was set, with the chapter that describes each
+    "stator/backends/regions/": "docs/regions.md",
+    "stator/backends/background/": "docs/eager-start.md",
     "stator/artifacts/": "docs/artifacts.md",
     "stator/capture/first_call.py": "docs/artifacts.md",
     "stator/host/lazy_imports.py": "docs/artifacts.md",

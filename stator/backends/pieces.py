@@ -61,8 +61,8 @@ class Branch:
     settings: list[fx.Node]
     ways: tuple[Any, ...] = ()  # the compiled inner graphs: where the condition holds, and where it does not
 
-    def run(self, condition: Any, *args: Any) -> Any:
-        return self.ways[0 if condition else 1](*args)
+    def run(self, condition: object, *args: object) -> object:
+        return self.ways[0 if condition else 1](*args)  # type: ignore[no-any-return]
 
 
 def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabled: bool, compile_piece: Compile
@@ -347,23 +347,23 @@ class EngineGradients:
         promised = node.meta.get("example_value")
         self.strides = [fixed_strides(value) for value in promised] if type(promised) in (tuple, list) else []
 
-    def __call__(self, *args: Any) -> tuple[Any, ...]:
-        found = torch.autograd.grad(*args, **self.kwargs)
+    def __call__(self, *args: object) -> tuple[Any, ...]:
+        found = torch.autograd.grad(*args, **self.kwargs)  # type: ignore[arg-type]
         return tuple([grad if stride is None or grad is None or grad.layout is not torch.strided
                       or grad.stride() == stride else torch.empty_strided(
                           grad.shape, stride, dtype=grad.dtype, device=grad.device).copy_(grad)
                       for grad, stride in zip(found, self.strides, strict=True)]) if self.strides else found
 
 
-def fixed_strides(value: Any) -> tuple[int, ...] | None:
-    if type(value) is not FakeTensor:
+def fixed_strides(value: object) -> tuple[int, ...] | None:
+    if not isinstance(value, FakeTensor):
         return None
     with torch._C.DisableTorchFunction():
         stride = value.stride() if value.layout is torch.strided else ()
     return stride if len(stride) == value.dim() and all(type(each) is int for each in stride) else None
 
 
-def inputs_of(step: Any) -> list[fx.Node]:
-    if type(step) is Branch:
-        return [step.node.args[0], *step.node.args[3]]
-    return step.inputs if type(step) is Piece else step.all_input_nodes  # type: ignore[no-any-return]
+def inputs_of(step: Piece | Branch | fx.Node) -> list[fx.Node]:
+    if isinstance(step, Branch):
+        return [step.node.args[0], *step.node.args[3]]  # type: ignore[list-item, misc]
+    return step.inputs if isinstance(step, Piece) else step.all_input_nodes

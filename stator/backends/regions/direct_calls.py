@@ -63,16 +63,16 @@ def direct_passes(passes: Passes, meta: Any, inputs: int, outputs: Sequence[Any]
     return Direct(passes.found["forward"][1], passes.found["backward"][1], meta.num_outputs, places, tangents)
 
 
-def layout_of(expected: Any, output: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def layout_of(expected: object, output: torch.Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Size and stride that a backward pass expects of a gradient; torch 2.11 knows a memory format of the output."""
-    if getattr(expected, "stride", None) is not None:
-        return tuple(expected.size), tuple(expected.stride)
-    if output is None or not isinstance(getattr(expected, "memory_format", None), torch.memory_format):
+    if (stride := getattr(expected, "stride", None)) is not None:
+        return tuple(expected.size), tuple(stride)  # type: ignore[attr-defined]
+    if output is None or not isinstance(kind := getattr(expected, "memory_format", None), torch.memory_format):
         return None
     size = tuple(output.shape)
     if not all(type(each) is int for each in size):
         return None
-    return size, torch.empty(size, device="meta", memory_format=expected.memory_format).stride()
+    return size, torch.empty(size, device="meta", memory_format=kind).stride()
 
 
 def takes_gradient(info: Any) -> bool:

@@ -44,7 +44,7 @@ def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(*[getattr(torch, name) for name in dir(torch) if name.startswith("_fused_") and name.endswith("_")])
-def _fused_update(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _fused_update(vm: VM, callee: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     """One kernel for all parameters: a compiler would copy them, and refuses the empty list of a state not kept."""
     vm.heap.expose_deep((args, kwargs))
     return between_pieces(vm, callee, args, kwargs, True) if can_be_cut(vm) else \
