@@ -98,7 +98,7 @@ def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
         else:
             found = _describe(guard, evaluate(guard.source, bound_args), bound_args)
     except Unreadable as gone:
-        found = f"{gone} cannot be read"
+        found = f"{gone} is gone"
     return Failure(text, _expected_text(guard), found, guard.where)
 
 
@@ -137,7 +137,7 @@ def _expected_text(guard: Guard) -> str:
     value = guard.value
     if is_a(value, (TensorMeta, TensorValues, GlobalState, Source, ShapeCheck, Partition)):
         return value.text()
-    return _shown(value)
+    return _shown(value[1] if guard.kind in (Kind.TYPE_ATTR, Kind.TYPE_FIELD) else value)
 
 
 def _shown(value: Any) -> str:
@@ -148,7 +148,7 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
     """The value that is there now, in the terms of the kind of guard that failed."""
     match guard.kind:
         case Kind.TYPE:
-            return f"type {name_of(type(value))}"
+            return name_of(type(value))
         case Kind.TENSOR if is_a(value, torch.Tensor):
             return tensor_meta(value).text()
         case Kind.VALUES if is_a(value, torch.Tensor):

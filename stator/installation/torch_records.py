@@ -34,9 +34,10 @@ from stator.capture import first_call
 from stator.host.lazy_imports import load, loaded
 from stator.host.own_code import OWN_FOLDER
 from stator.report.frames import is_library, render_problem, source_line, user_frames
+from stator.report.misses import change, nearest
 from stator.report.names import short, translate, user_lines
 from stator.report.run_data import place_of
-from stator.report.text import change, effects_of, graph_line, graph_sizes, user_place
+from stator.report.text import effects_of, graph_line, graph_sizes, user_place
 
 if TYPE_CHECKING:
     from stator.capture.call_site import CallSite
@@ -235,8 +236,8 @@ def trace_event(phase: str, capture: Capture, facts: dict[str, object]) -> None:
 
 def _recompiled(capture: Capture, event: events.Recompile) -> None:
     """Why no entry accepted the call; the nearest entry first."""
-    nearest = events.Miss(event.guard_text, event.old, event.new, event.filename, event.line)
-    reasons = [change(miss, event.terms) if miss.guard_text else event.reason for miss in (nearest, *event.others)]
+    reasons = [change(miss, event.terms) if miss.guard_text else event.reason
+               for miss in (nearest(event), *event.others)]
     filename, line = capture.place or ("", 0)
     head = (f"Recompiling function {short(event.name)} in {filename}:{line}\n"
             "    triggered by the following guard failure(s):\n")

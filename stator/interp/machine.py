@@ -394,6 +394,12 @@ class Machine(Mechanisms):
         frame = self.frame
         return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.lines.places)
 
+    def written(self, node: fx.Node) -> str:
+        """The user's expression that made a node."""
+        lines = (node.meta.get("stack_trace") or "").splitlines(keepends=True)
+        place = self.lines.places.get(lines[-1]) if lines else None
+        return "" if place is None else events.names.expression(place.code, node.meta.get(AT, place.lasti))
+
     def place_node(self, node: fx.Node) -> None:
         """Put on a node of the graph where the program stands, and what might catch its error."""
         frame = self.frame

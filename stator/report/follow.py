@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
+from stator.report.misses import change
 from stator.report.names import short, translate, user_lines
 from stator.report.text import (
-    change,
     disassembled,
     effects_of,
     graph_code,

@@ -17,8 +17,9 @@ from stator import events
 from stator.errors import UserFrame
 from stator.report.families import fold
 from stator.report.frames import is_library, name_of, source_line, user_frames
+from stator.report.misses import change, nearest
 from stator.report.names import short, translate, user_lines
-from stator.report.text import change, graph_line, held_by, render, symbolic_inputs, user_line, user_place
+from stator.report.text import graph_line, held_by, render, symbolic_inputs, user_line, user_place
 
 if TYPE_CHECKING:
     from torch import fx
@@ -190,7 +191,7 @@ def _breaks(run: Recording, prices: Sequence[Price]) -> list[Json]:
 
 
 def _recompile(at: float, event: events.Recompile) -> Json:
-    misses = [events.Miss(event.guard_text, event.old, event.new, event.filename, event.line), *event.others]
+    misses = [nearest(event), *event.others]
     return {"t": at, "name": short(event.name), "file": event.filename, "line": event.line,
             "entries": [{"cause": change(miss, event.terms), "guard": translate(miss.guard_text, event.terms),
                          "old": miss.old, "new": miss.new, "more": miss.more, "file": miss.filename,

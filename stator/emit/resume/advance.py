@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import os
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ import torch
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator import _core
+from stator import _core, events
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.resume.native_opcodes import plan_step
@@ -56,8 +57,11 @@ class Points:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
         found = self.known.get(key)
         if found is None:
-            line = decode(states[-1].code).instructions[states[-1].index].line
-            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}", line or 0)
+            places = [state.place(state is not states[-1]) for state in states]
+            (file, line), inner = events.names.own_place(places), places[-1]
+            inside = "" if inner == (file, line) else f" ({os.path.basename(inner[0])}:{inner[1]})"
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}{inside}",
+                                (file, line))
             found.compiled = self.make_entry(found)
             self.known[key] = found
         return found
