@@ -75,7 +75,7 @@ class Memory:
         """Stop guarding what keeps failing, now that there are too many entries; whether anything was found."""
         before = self._given_up()
         for guard in guards:
-            if explain(guard, bound) is None:
+            if guard.kind is Kind.GLOBAL_STATE or explain(guard, bound) is None:  # settings of torch stay guarded
                 continue
             if guard.kind is Kind.SHAPE:
                 self._leave_undecided(guard)

@@ -51,6 +51,18 @@ def test_the_warning_names_the_number_that_broke_a_relation() -> None:
         compiled(torch.ones(2))
 
 
+def test_a_setting_of_torch_that_changes_at_the_limit() -> None:
+    def named(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x + len(name)
+
+    compiled = stator.compile(named, backend="eager", recompile_limit=2, isolate_recompiles=True)
+    for name in ("a", "bb"):
+        compiled(torch.ones(2, requires_grad=True), name)
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="recompile limit"):
+        found = compiled(torch.ones(2, requires_grad=True), "ccc")
+    assert found.tolist() == [4.0, 4.0] and not found.requires_grad
+
+
 def captures(compiled: Any, name: str) -> int:
     with events.record() as log:
         assert compiled(torch.ones(2), {"name": name}).tolist() == [float(len(name))] * 2
