@@ -14,8 +14,8 @@ from stator.breaks import REGISTRY
 from stator.capture.call_site import CallSite, Installed
 from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
 from stator.guards.guard import Kind
-from stator.guards.guard_semantics import check as check_guard
 from stator.guards.guard_semantics import explain as explain_guard
+from stator.guards.guard_semantics import failing
 from stator.settings import stance
 from stator.settings.process_config import config
 
@@ -40,8 +40,7 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
     """The guard of one entry that failed, the shortest way to its value where others fail with it."""
     guards = tag.program.guards
     behind = range(failed + 1, min(len(tag.program.checks), failed + LOOKED_AT))
-    more = [guard for number in behind if (guard := guards[number]).kind is not Kind.GLOBAL_STATE
-            and not check_guard(guard, bound)]
+    more = failing([guards[number] for number in behind if guards[number].kind is not Kind.GLOBAL_STATE], bound)
     guard = guards[failed]
     why = explain_guard(guard, bound)
     if why is not None and why.found.endswith(" is gone"):  # a consequence of one that can

@@ -69,6 +69,14 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
     return _program_values((guard,), (), bound_args) is not None
 
 
+def failing(guards: Sequence[Guard], bound_args: Sequence[Any]) -> list[Guard]:
+    """Guards that do not hold, by halves: most hold."""
+    if not guards or _program_values(guards, (), bound_args) is not None:
+        return []
+    half = len(guards) // 2
+    return list(guards) if not half else [*failing(guards[:half], bound_args), *failing(guards[half:], bound_args)]
+
+
 def _program_values(guards: Sequence[Guard], wanted: Sequence[Source],
                     bound_args: Sequence[Any]) -> tuple[Any, ...] | None:
     """The values that a program of these guards gives; None where one does not hold or a value cannot be read."""

@@ -13,7 +13,8 @@ from stator import _core, events
 from stator.cache import dispatch, nested
 from stator.errors import RecompileForbidden
 from stator.guards.guard import Guard, Kind
-from stator.source import Local
+from stator.guards.guard_semantics import check, failing
+from stator.source import Index, Local
 
 
 def scaled(x: torch.Tensor, settings: dict[str, Any]) -> torch.Tensor:
@@ -61,6 +62,13 @@ def test_a_setting_of_torch_that_changes_at_the_limit() -> None:
     with torch.no_grad(), pytest.warns(RuntimeWarning, match="recompile limit"):
         found = compiled(torch.ones(2, requires_grad=True), "ccc")
     assert found.tolist() == [4.0, 4.0] and not found.requires_grad
+
+
+def test_guards_that_fail_are_found_by_halves() -> None:
+    guards = [Guard(Local("xs", 0), Kind.LEN, 7)] + [
+        Guard(Index(Local("xs", 0), place), Kind.EQUALS, place % 3) for place in range(9)]
+    for xs in ([0, 1, 2] * 3, [0] * 7, list(range(7)), []):
+        assert failing(guards, (xs,)) == [guard for guard in guards if not check(guard, (xs,))]
 
 
 def captures(compiled: Any, name: str) -> int:
