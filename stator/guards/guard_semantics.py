@@ -149,6 +149,8 @@ def _expected_text(guard: Guard) -> str:
 
 
 def _shown(value: Any) -> str:
+    if is_a(value, torch.Tensor):
+        return tensor_meta(value).text()
     return repr(value) if type(value) in TORCH_CONSTANTS else name_of(value)
 
 

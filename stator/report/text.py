@@ -41,6 +41,7 @@ def _recompile(event: events.Recompile) -> str:
         lines += [f"    {source}"] if source else []
     if "length_hint(" in event.guard_text and " resumed at line " in event.name:
         lines.append("  the loop goes over a graph break: each number of items that are left is captured by itself")
+    lines.append("  more: python -m stator code recompiles")
     lines += [f"  nor entry {number}: {change(other, event.terms)}{_at(other)}"
               f"{f' and {other.more} more' if other.more else ''}" for number, other in enumerate(event.others, 2)]
     return "\n".join(lines)
