@@ -202,8 +202,12 @@ def _recompiles(run: Recording) -> list[Json]:
         if isinstance(event, events.Recompile):
             found.append(_recompile(at, event))
             waiting[event.name] = found[-1]
-        elif isinstance(event, events.CaptureFinished) and (row := waiting.pop(event.name, None)) is not None:
-            row.update(seconds=at - row["t"], guard_us=event.guard_microseconds)
+        elif isinstance(event, events.CaptureStarted) and event.name in waiting:
+            row = waiting[event.name]
+            row["seconds"] = row["seconds"] or at - row["t"]
+        elif isinstance(event, events.CaptureFinished) and event.name in waiting:
+            row = waiting.pop(event.name)
+            row.update(seconds=row["seconds"] + event.seconds, guard_us=event.guard_microseconds)
     return found
 
 

@@ -162,6 +162,8 @@ def unread_class(cls: type, what: str = "") -> Break:
     kind = PYTHON_TYPES[cls].__name__
     if cls in GRAPH_SCALARS:
         return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that is unbacked")
+    if "iterator" in kind:
+        what, kind = "the next item", "loop"
     return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
 
 

@@ -144,8 +144,8 @@ const sections = {
   },
   ranks() {
     const all = run.ranks;
-    const marked = (values, draw) => values.map((value) => el("td", {class: `n${new Set(values).size > 1 ? " differs" : ""}`},
-      draw ? draw(value) : String(value)));
+    const marked = (values, draw) => values.map((value) => el("td", {class: `n${!draw && new Set(values).size > 1
+      ? " differs" : ""}`}, draw ? draw(value) : String(value)));
     const side = (title, rows) => rows.length ? [el("h2", {}, title), ...table(["", ...all.map((each) => `#rank ${each.rank}`)],
       rows, (row) => el("tr", {}, cell(el("span", {class: "code"}, row.name)), ...marked(row.values, row.draw)))] : [];
     const names = (pick) => [...new Set(all.flatMap((each) => Object.keys(each.summary[pick])))].sort();
@@ -153,7 +153,6 @@ const sections = {
     const told = {graphs: 0, operations: 0, guards: 0, capture_seconds: seconds, calls: 0, peak_bytes: bytes};
     const first = Object.entries(told).map(([name, draw]) => ({name: name.replace("_", " "), draw: draw || null,
       values: all.map((each) => each.summary[name])}));
-    for (const row of first) if (row.draw) row.values = row.values.map(row.draw), row.draw = null;
     return [el("p", {}, "Show the other sections for ", ...all.flatMap((each, index) => [el("button", {class: "link",
       "aria-pressed": String(each === data), onclick: () => showRank(index, "overview")}, `rank ${each.rank}`), " "])),
     ...side("Totals", first), ...side("Calls by function", counted("functions")), ...side("Breaks", counted("breaks")),
@@ -356,7 +355,8 @@ function drawTimeline(canvas) {
   const room = width - 90;
   const most = Math.max(1, ...callRates().map((each) => each.rate));
   for (const each of callRates()) {
-    const left = 80 + each.from / long * room, size = each.rate ? Math.max(1, each.rate / most * (step - 8)) : 0;
+    const left = 80 + each.from / long * room, size = each.rate ? Math.max(2, Math.sqrt(each.rate / most)
+      * (step - 8)) : 0;
     pen.fillStyle = colour("--mark");
     pen.fillRect(left, step - 4 - size, Math.max(1, (each.to - each.from) / long * room), size);
   }
