@@ -79,6 +79,7 @@ class LineTraced(Event):
     filename: str
     line: int
     function: str
+    instructions: tuple[tuple[str, object], ...] = ()  # of the line: opcode and argument
 
 
 class GraphBreak(Event):

@@ -7,6 +7,7 @@ In: a root frame with its arguments boxed.  Out: the value it returns, or the ex
 from __future__ import annotations
 
 import inspect
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any, cast
@@ -78,7 +79,9 @@ def _with_lines(handler: Handler) -> Handler:
     def handle(vm: VM, frame: Frame, instr: Instruction) -> None:
         before = frame.unit.instructions[instr.index - 1].line if instr.index else None
         if instr.line is not None and instr.line != before:
-            events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname))
+            rest = itertools.takewhile(lambda each: each.line == instr.line, frame.unit.instructions[instr.index:])
+            events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname,
+                                          tuple((each.opname, each.argval) for each in rest)))
         handler(vm, frame, instr)
     return handle
 
