@@ -310,9 +310,9 @@ class Names:
         """The source of one instruction."""
         return ""
 
-    def own_place(self, places: Sequence[tuple[str, int]]) -> tuple[str, int]:
-        """The user's line among those of frames, the innermost last."""
-        return places[-1]
+    def resumed(self, places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], str]:
+        """The user's line among those of frames, the innermost last; and as text."""
+        return places[-1], f"line {places[-1][1]}"
 
     def site(self, name: str) -> str:
         """A compiled function, or the rest of it behind a break."""

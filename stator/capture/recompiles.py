@@ -89,9 +89,8 @@ def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumul
 
 def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
     """stator.config.error_on_recompile: a second entry is an error."""
-    reason = events.names.missed(nearest_miss(site, bound))
-    raise RecompileForbidden(f"no compiled entry of {site.title} fits this call, and "
-                             f"stator.config.error_on_recompile is True{reason}")
+    raise RecompileForbidden(f"no compiled entry of {site.title} fits this call, and stator.config.error_on_recompile "
+                             f"is True{events.names.missed(nearest_miss(site, bound))}")
 
 
 def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False) -> None:

@@ -64,11 +64,6 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
     return found[0]
 
 
-def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
-    """Whether the fact holds for these arguments."""
-    return _program_values((guard,), (), bound_args) is not None
-
-
 def failing(guards: Sequence[Guard], bound_args: Sequence[Any]) -> list[Guard]:
     """Guards that do not hold, by halves: most hold."""
     if not guards or _program_values(guards, (), bound_args) is not None:
@@ -91,7 +86,7 @@ def _program_values(guards: Sequence[Guard], wanted: Sequence[Source],
 
 def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
     """None when the guard holds; else the old value and the new one, as text."""
-    if check(guard, bound_args):
+    if not failing((guard,), bound_args):
         return None
     if guard.kind is Kind.GLOBAL_STATE:
         changed = guard.value.differences(global_state())

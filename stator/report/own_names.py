@@ -5,6 +5,7 @@ In: modules, calls, frames and misses of a capture.  Out: the way to a module, t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import CodeType
 
@@ -28,8 +29,10 @@ class UserNames(events.Names):
     def expression(self, code: CodeType, offset: int) -> str:
         return expression_at(code, offset)
 
-    def own_place(self, places: Sequence[tuple[str, int]]) -> tuple[str, int]:
-        return next((each for each in reversed(places) if not is_library(each[0])), places[-1])
+    def resumed(self, places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], str]:
+        inner = places[-1]
+        own = next((each for each in reversed(places) if not is_library(each[0])), inner)
+        return own, f"line {own[1]}" + ("" if own == inner else f" ({os.path.basename(inner[0])}:{inner[1]})")
 
     def missed(self, event: events.Recompile | None) -> str:
         if event is None:

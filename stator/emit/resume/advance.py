@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import os
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -57,11 +56,8 @@ class Points:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
         found = self.known.get(key)
         if found is None:
-            places = [state.place(state is not states[-1]) for state in states]
-            (file, line), inner = events.names.own_place(places), places[-1]
-            inside = "" if inner == (file, line) else f" ({os.path.basename(inner[0])}:{inner[1]})"
-            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}{inside}",
-                                (file, line))
+            place, text = events.names.resumed([state.place(state is not states[-1]) for state in states])
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at {text}", place)
             found.compiled = self.make_entry(found)
             self.known[key] = found
         return found

@@ -75,7 +75,7 @@ def test_a_census_has_the_prices() -> None:
     assert row["calls"] == 2 <= data["calls"][-1]["calls"] and data["eager"][0]["timed"] == 1
     text = census.text_of(census.census_of(data))
     assert "eager priced: the stance is 'eager_then_compile', 1 calls, " in text and " us each" in text
-    assert "recompile priced after line" in text and " ms" in text and ": name was 'a', is 'bb', at" in text
+    assert "recompile priced after line" in text and " ms" in text and " was 'a', is 'bb', at" in text
 
 
 def test_ranks_leave_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
