@@ -169,7 +169,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         return _core.EAGER
     installed = compiled.entries()
     if installed:
-        with torch._C.DisableTorchFunction(), restored():  # a mode of the user must not see these reads of tensors
+        with torch._C.DisableTorchFunction():  # a mode of the user must not see these reads of tensors
             report_recompile(site, bound)
             if site.settings.dynamic is not False:
                 for _, _, tag in installed:
