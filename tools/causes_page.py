@@ -107,7 +107,7 @@ def page() -> str:
 
     found = both()
     lines = ["# Causes, as both sides print them", "", "Written by `python -m tools.causes_page` from the programs of "
-             "`tests/unit/report/test_first_lines.py`: the first line of Stator's message, which that test checks, and "
+             "`tests/unit/report/test_first_lines.py`: the first line that Stator prints, which that test checks, and "
              "the first record of `TORCH_LOGS=graph_breaks,recompiles` of torch.compile for the same program. The line "
              "of each is marked `# here`.", ""]
     for program, _ in PROGRAMS:
