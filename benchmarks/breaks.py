@@ -38,7 +38,7 @@ SEEN: collections.deque[float] = collections.deque(maxlen=1)
 
 @torch.compiler.disable
 def note(x: torch.Tensor) -> None:
-    """What a program does that no graph can hold, at next to no cost of its own."""
+    """An instruction that no graph can hold, at next to no cost of its own."""
     SEEN.append(1.0)
 
 
@@ -65,7 +65,7 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Broken:
-    """What one contender made of a program."""
+    """Result of one contender for a program."""
 
     graphs: int
     breaks: int

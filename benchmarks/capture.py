@@ -29,7 +29,7 @@ class WrongAnswer(Exception):
 
 @dataclass(frozen=True)
 class Captured:
-    """What one side made of a workload."""
+    """Result of one side for a workload."""
 
     seconds: Sample
     graphs: int

@@ -84,7 +84,7 @@ def programs() -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
 
 def inside() -> None:
-    """What runs under callgrind, which forgets what it counted at `values` and writes it out at `size`."""
+    """Run under callgrind, which resets its counts at `values` and writes them out at `size`."""
     for name, (program, arguments) in programs().items():
         for _ in range(5):
             if program.check(arguments) != -1:

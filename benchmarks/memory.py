@@ -55,7 +55,7 @@ def in_a_process(side_name: str, layers: int) -> dict[str, float]:
 
 
 def rows() -> list[str]:
-    """What the table has a row for."""
+    """One row of the table."""
     has_model = importlib.util.find_spec("transformers") is not None
     return ["Llama, 32 layers"] if has_model and Path("/proc/self/clear_refs").exists() else []
 

@@ -26,7 +26,7 @@ LAYERS = (8, 32, 64)
 
 
 def programs() -> dict[str, Callable[[], Program]]:
-    """What the table has a row for."""
+    """One row of the table."""
     found = {name: case.build for name, case in CASES.items()}
     if importlib.util.find_spec("transformers") is not None:
         found |= {f"Llama, {layers} layers": partial(llama, layers) for layers in LAYERS}

@@ -1,12 +1,14 @@
 """Cost of recording in the steady state.   python -m benchmarks.report_overhead [--rounds N] [--backend NAME]
 
 In: a model of twelve layers, called with and without the recording of `python -m stator report`, in turn.
-Out: the median microseconds of a call on each side, and their ratio: of the fastest rounds, and of medians.
+Out: the median microseconds of CPU time of a call on each side, their ratio (of the fastest rounds, of medians, and the
+median of ratios of neighbouring rounds), and the load of the machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from typing import Any
@@ -28,10 +30,10 @@ class Layer(nn.Module):
 
 
 def round_of(fn: Any, x: torch.Tensor, calls: int) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(calls):
         fn(x)
-    return (time.perf_counter() - began) / calls * 1e6
+    return (time.thread_time() - began) / calls * 1e6
 
 
 def main() -> None:
@@ -49,15 +51,17 @@ def main() -> None:
             recorded = stator.compile(model, backend=chosen.backend, isolate_recompiles=True)
             recorded(x)
             sides: dict[str, list[float]] = {"plain": [], "recorded": []}
-            for _ in range(chosen.rounds):
-                sides["plain"].append(round_of(plain, x, chosen.calls))
-                sides["recorded"].append(round_of(recorded, x, chosen.calls))
+            for number in range(chosen.rounds):
+                for side in sorted(sides, reverse=bool(number % 2)):  # each side is first in every second round
+                    sides[side].append(round_of({"plain": plain, "recorded": recorded}[side], x, chosen.calls))
     if found.error is not None:
         raise found.error
     for side, times in sides.items():
         print(f"{side:9} median {statistics.median(times):.1f} us, least {min(times):.1f} us a call")
+    pairs = [recorded / plain for plain, recorded in zip(sides["plain"], sides["recorded"], strict=True)]
     print(f"recorded against plain: {min(sides['recorded']) / min(sides['plain']):.3f} (least), "
-          f"{statistics.median(sides['recorded']) / statistics.median(sides['plain']):.3f} (median)")
+          f"{statistics.median(sides['recorded']) / statistics.median(sides['plain']):.3f} (median), "
+          f"{statistics.median(pairs):.3f} (neighbours); load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Sample:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Sample:
-        """What as_json gave, the single measurements left out or not."""
+        """Samples from the form of as_json, with or without the single measurements."""
         return cls(found["median"], found["low"], found["high"], tuple(found.get("measurements", ())))
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a call costs once it is compiled by Inductor: `python -m benchmarks.steady_state [BERT ViT UNet Llama]`
+"""Time of a call that Inductor has compiled: `python -m benchmarks.steady_state [BERT ViT UNet Llama]`
 
 Both sides compile the same small model with backend "inductor", on the CPU, in inference; the results are compared
 with eager's, and then calls are timed in turns. CPU time, one thread. The kernels are Inductor's on both sides: a ratio

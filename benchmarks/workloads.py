@@ -1,4 +1,4 @@
-"""What is captured.
+"""Workloads of the benchmarks.
 
 In: nothing.  Out: a registry of named workloads; building one gives a fresh callable and its arguments, so
 that no cache of an earlier capture can know the objects.

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, NamedTuple, dataclass_transform
 
 from stator.breaks import Break
@@ -78,6 +79,7 @@ class LineTraced(Event):
     filename: str
     line: int
     function: str
+    instructions: tuple[tuple[str, object], ...] = ()  # of the line: opcode and argument
 
 
 class GraphBreak(Event):
@@ -303,6 +305,22 @@ class Names:
     def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
         """Names of the arguments of a call, or of what goes on at a resume point."""
         return ()
+
+    def expression(self, code: CodeType, offset: int) -> str:
+        """The source of one instruction."""
+        return ""
+
+    def resumed(self, places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], str]:
+        """The user's line among those of frames, the innermost last; and as text."""
+        return places[-1], f"line {places[-1][1]}"
+
+    def site(self, name: str) -> str:
+        """A compiled function, or the rest of it behind a break."""
+        return name
+
+    def missed(self, event: Recompile | None) -> str:
+        """The end of a sentence about a call that no entry accepted."""
+        return "" if event is None else f"; the guard {event.guard_text} failed"
 
     def line(self, guard: Any, guards: Sequence[Any], begins: tuple[str, int]) -> tuple[str, int]:
         """The user's line behind a guard, else where the function begins."""

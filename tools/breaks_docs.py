@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from stator.breaks import REGISTRY, BreakCode
-from stator.report.break_pages import page
+from stator.report.break_pages import page, recompile_page
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "breaks"
@@ -23,7 +23,8 @@ RAISING = {"Break", "declined", "refuse"}
 
 def index(rows: list[BreakCode]) -> str:
     lines = ["# Break codes", "", "Written by `python -m tools.breaks_docs` from `stator/breaks.py`. `python -m stator "
-             "code SB002` prints a page. [Messages](messages.md) lists codes by message.", "",
+             "code SB002` prints a page. [Messages](messages.md) lists codes by message, [recompiles](recompiles.md) "
+             "causes of recompiles.", "",
              "| code | title | inherent |", "|---|---|---|"]
     lines += [f"| [{row.code}]({row.code}.md) | {row.title} | {'yes' if row.inherent else 'no'} |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -68,7 +69,8 @@ def message_index() -> str:
 def pages() -> dict[str, str]:
     """File name -> text."""
     rows = [REGISTRY[code] for code in sorted(REGISTRY)]
-    return {"index.md": index(rows), "messages.md": message_index(), **{f"{row.code}.md": page(row) for row in rows}}
+    return {"index.md": index(rows), "messages.md": message_index(), "recompiles.md": recompile_page(),
+            **{f"{row.code}.md": page(row) for row in rows}}
 
 
 def outdated(folder: Path) -> list[str]:

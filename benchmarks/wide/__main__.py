@@ -53,7 +53,7 @@ def step(call: Any, model: torch.nn.Module, inputs: Any, train: bool) -> list[to
 
 
 def differ(found: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
-    """What is different, in words; empty where nothing is."""
+    """Differences as text; empty where there are none."""
     if len(found) != len(expected):
         return f"{len(found)} tensors instead of {len(expected)}"
     for i, (one, other) in enumerate(zip(found, expected, strict=True)):

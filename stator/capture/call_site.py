@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from stator import events
 from stator.artifacts.site_reader import StoredSites
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
@@ -123,10 +124,15 @@ class CallSite:
         code = self.fn.__code__ if self.point is None else self.point.states[-1].code
         return f"{os.path.basename(code.co_filename)}: {self.name}"
 
+    @property
+    def title(self) -> str:
+        """The name in messages."""
+        return events.names.site(self.name)
+
     def user_line(self, bound: tuple[Any, ...]) -> tuple[str, int]:
         """The line where this site begins, of `forward` where a module is compiled."""
         if self.point is not None:
-            return self.point.states[-1].code.co_filename, self.point.line
+            return self.point.place
         code = self.fn.__code__
         if bound and self.fn is torch.nn.Module.__call__:
             code = getattr(getattr(type(bound[0]), "forward", None), "__code__", code)

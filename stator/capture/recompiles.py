@@ -14,8 +14,8 @@ from stator.breaks import REGISTRY
 from stator.capture.call_site import CallSite, Installed
 from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
 from stator.guards.guard import Kind
-from stator.guards.guard_semantics import check as check_guard
 from stator.guards.guard_semantics import explain as explain_guard
+from stator.guards.guard_semantics import failing
 from stator.settings import stance
 from stator.settings.process_config import config
 
@@ -40,13 +40,12 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
     """The guard of one entry that failed, the shortest way to its value where others fail with it."""
     guards = tag.program.guards
     behind = range(failed + 1, min(len(tag.program.checks), failed + LOOKED_AT))
-    more = [guard for number in behind if (guard := guards[number]).kind is not Kind.GLOBAL_STATE
-            and not check_guard(guard, bound)]
+    more = failing([guards[number] for number in behind if guards[number].kind is not Kind.GLOBAL_STATE], bound)
     guard = guards[failed]
     why = explain_guard(guard, bound)
-    if why is not None and why.found.endswith("cannot be read"):  # a consequence of one that can
+    if why is not None and why.found.endswith(" is gone"):  # a consequence of one that can
         readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
-                    and not reason.found.endswith("cannot be read")]
+                    and not reason.found.endswith(" is gone")]
         guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
     filename, line = events.names.line(guard, tag.guards, begins)
     old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
@@ -80,33 +79,32 @@ def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumul
     """One warning for the site."""
     site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
-    reason = because(nearest_miss(site, bound))
+    reason = events.names.missed(nearest_miss(site, bound))
     events.emit(events.CacheLimit(site.name, limit))
     where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
-    warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times{where} and none of the entries "
+    warnings.warn(f"stator: recompile limit: {site.title} was compiled {limit} times{where} and none of the entries "
                   f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning,
                   stacklevel=5)
 
 
 def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
     """stator.config.error_on_recompile: a second entry is an error."""
-    reason = because(nearest_miss(site, bound))
-    raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and "
-                             f"stator.config.error_on_recompile is True{reason}")
+    raise RecompileForbidden(f"no compiled entry of {site.title} fits this call, and stator.config.error_on_recompile "
+                             f"is True{events.names.missed(nearest_miss(site, bound))}")
 
 
 def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False) -> None:
     """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
-    reason = because(nearest := nearest_miss(site, bound))
+    reason = events.names.missed(nearest := nearest_miss(site, bound))
     if config.fail_on_recompile_limit_hit:
         which = f"all that was compiled of it together, {limit} times (accumulated_recompile_limit)" if accumulated \
             else f"{limit} times (recompile_limit)"
-        raise RecompileLimit(f"{site.name} was compiled as often as it may be, {which}, and "
+        raise RecompileLimit(f"{site.title} was compiled as often as it may be, {which}, and "
                              f"stator.config.fail_on_recompile_limit_hit is True{reason}")
     if site.settings.fullgraph:
         row = REGISTRY["SB021"]
-        raise Unsupported(row.code, row.title, f"{site.name} was compiled {limit} times{reason}", row.remedy,
+        raise Unsupported(row.code, row.title, f"{site.title} was compiled {limit} times{reason}", row.remedy,
                           nearest.filename if nearest else None, nearest.line if nearest else None, ())
     if not site.eager.told:
         site.eager.told = True
@@ -115,24 +113,14 @@ def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False
     events.emit(events.EagerFallback(site.name, f"{'accumulated_' if accumulated else ''}recompile_limit {limit}"))
 
 
-def because(miss: events.Recompile | None) -> str:
-    """The end of a sentence about a call that no entry accepted."""
-    if miss is None:
-        return ""
-    place = f" (guarded at {miss.filename}:{miss.line})" if miss.filename is not None else ""
-    if miss.old == miss.guard_text:  # a relation, which held or did not: `n <= 70`, and now `n is 200`
-        return f"; the guard {miss.guard_text} failed: {miss.new or 'it no longer holds'}{place}"
-    return f"; the guard {miss.guard_text} failed: it was {miss.old or '?'} and is {miss.new or '?'}{place}"
-
-
 def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
     """Whether the stance lets this miss be compiled; under "fail_on_recompile" it raises instead."""
     now = stance.current()
     if now == "default":
         return True
     if now == "fail_on_recompile":
-        reason = because(nearest_miss(site, bound)) or "; it was never compiled"
-        raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and the stance is "
+        reason = events.names.missed(nearest_miss(site, bound)) or ": it was never compiled"
+        raise RecompileForbidden(f"no compiled entry of {site.title} fits this call, and the stance is "
                                  f"'fail_on_recompile'{reason}")
     if now == "eager_then_compile":
         site.eager.calls += 1

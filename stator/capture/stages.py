@@ -172,7 +172,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
-    terms = events.names.arguments(site.fn, site.point, bound)
+    terms = events.names.arguments(site.fn, site.point, bound) if events.listening() else ()
     cost = measured(program, bound) if events.listening() else 0.0
     probe = site.points.probe
     by_kind = () if probe is None else probe.guard_costs(guards, lambda some: measured_alone(some, bound))
@@ -369,7 +369,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     hopeless = stop.stop.turn_off is Strategy.FUNCTION_MODES and site.breaks_are_errors(done.vm)
     if not hopeless and capture_without(site, stop):
         return capture(site, bound)
-    in_the_users_terms(stop, done.vm.recorder.symbols)
+    in_the_users_terms(stop, done.vm.recorder.symbols, done.vm.written)
     if site.breaks_are_errors(done.vm):
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)

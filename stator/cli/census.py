@@ -11,7 +11,6 @@ from others. In a script only the operators and the time of graphs are counted.
 from __future__ import annotations
 
 import argparse
-import collections
 import json
 import sys
 import time
@@ -65,8 +64,9 @@ def census_of(data: dict[str, Any]) -> dict[str, Any]:
                               | {"function": each["stack"][-1]["name"] if each["stack"] else ""}
                               for each in data["breaks"]], key=lambda each: (each["code"], each["cause"])),
             "recompiles": [{"name": each["name"], "cause": each["entries"][0]["cause"], "file": each["file"],
-                            "line": each["line"]} for each in data["recompiles"]],
-            "eager": [{"name": each["name"], "why": each["why"].partition("\n")[0]} for each in data["eager"]]}
+                            "line": each["line"], "seconds": each["seconds"]} for each in data["recompiles"]],
+            "eager": [{"name": each["name"], "why": each["why"].partition("\n")[0], "count": each["count"],
+                       "timed": each["timed"], "seconds": each["seconds"]} for each in data["eager"]]}
 
 
 def run_model(model: Model, backend: GraphTime) -> tuple[Watched, dict[str, float]]:
@@ -128,7 +128,7 @@ def text_of(found: dict[str, Any]) -> str:
     """The census for people."""
     lines = [f"{found['graphs']} graphs, {found['operations']} operations, {found['guards']} guards, captured in "
              f"{found['capture_seconds']:.2f} s; {len(found['breaks'])} breaking lines, "
-             f"{len(found['recompiles'])} recompiles, {len(found['eager'])} eager calls"]
+             f"{len(found['recompiles'])} recompiles, {sum(each['count'] for each in found['eager'])} eager calls"]
     if "operator_share" in found:
         lines.append(f"captured: {found['captured_operators']} of {found['operators']} operators "
                      f"({found['operator_share']:.0%}), {found['time_share']:.0%} of their time")
@@ -139,12 +139,16 @@ def text_of(found: dict[str, Any]) -> str:
         price = f", {each['passages']} passages at {each['added_us']:.1f} us" if each["passages"] else ""
         lines.append(f"break {each['code']} {each['cause']}, at {each['file']}:{each['line']} in {each['function']}"
                      f"{price}\n  remedy: {each['remedy']}")
-    again = collections.Counter((each["name"], each["cause"], each["file"], each["line"])
-                                for each in found["recompiles"])
-    lines += [f"recompile {name}: {cause}, at {file}:{line}{f' ({count} times)' if count > 1 else ''}"
-              for (name, cause, file, line), count in again.items()]
-    eager = collections.Counter((each["name"], each["why"]) for each in found["eager"])
-    lines += [f"eager {name}: {why}{f' ({count} times)' if count > 1 else ''}" for (name, why), count in eager.items()]
+    again: dict[tuple[object, ...], list[float]] = {}
+    for each in found["recompiles"]:
+        key = each["name"], each["cause"], each["file"], each["line"]
+        again.setdefault(key, []).append(each["seconds"])
+    lines += [f"recompile {name}: {cause}, at {file}:{line}, {sum(took) * 1e3:.1f} ms"
+              f"{f' in {len(took)} times' if len(took) > 1 else ''}"
+              for (name, cause, file, line), took in again.items()]
+    lines += [f"eager {each['name']}: {each['why']}, {each['count']} calls"
+              + (f", {each['seconds'] / each['timed'] * 1e6:.1f} us each" if each["timed"] else "")
+              for each in found["eager"]]
     return "\n".join([*lines, *([f"failed: {found['error']}"] if found["error"] else [])])
 
 

@@ -1,7 +1,7 @@
-"""Print the page of a break code.   python -m stator code [SB003 | words of a message]
+"""Print the page of a break code.   python -m stator code [SB003 | recompiles | words of a message]
 
-In: a code, or words.  Out: the page of the knowledge base, or the codes whose texts hold all the words; without
-arguments, all codes.  Exit codes: 0; 2 where nothing is found.
+In: a code, `recompiles`, or words.  Out: the page of the knowledge base, or the codes whose texts hold all the words;
+without arguments, all codes.  Exit codes: 0; 2 where nothing is found.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import sys
 
 from stator.breaks import REGISTRY, BreakCode
-from stator.report.break_pages import page
+from stator.report.break_pages import page, recompile_page
 from stator.report.break_remedies import REMEDIES
 
 
 def main(arguments: list[str]) -> None:
     if len(arguments) == 1 and arguments[0].upper() in REGISTRY:
         print(page(REGISTRY[arguments[0].upper()]), end="")
+        return
+    if arguments == ["recompiles"]:
+        print(recompile_page(), end="")
         return
     words = " ".join(arguments).lower().split()
     found = [row for row in REGISTRY.values() if all(word in text_of(row) for word in words)]

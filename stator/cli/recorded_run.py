@@ -18,6 +18,7 @@ from typing import Any
 
 from stator import _core, events
 from stator.capture import miss
+from stator.cli.eager_times import EagerTimes, eager_times
 from stator.cli.run import install_with_torch
 from stator.emit.resume.advance import Advance, Points
 from stator.host.garbage_collection import living
@@ -26,6 +27,7 @@ from stator.report.probe import Visit, added_microseconds, costs_by_kind
 from stator.report.run_data import Price, Recording, recording, run_data
 
 MOST_SITES = 1000
+SAMPLED = 0.01  # seconds between two counts of calls
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Watched:
 
     recorded: Recording
     probe: RunProbe
+    eager: EagerTimes
     sites: dict[int, Any] = field(default_factory=dict)
     error: BaseException | None = None
 
@@ -69,12 +72,20 @@ class Watched:
         """Functions that a script drops have been called, too."""
         if isinstance(event, events.CaptureFinished) and len(self.sites) < MOST_SITES:
             self.sites.update((id(compiled), compiled) for compiled in living(miss._entries))
+            self.count_calls(SAMPLED)
+
+    def count_calls(self, pause: float = 0.0) -> None:
+        """Note the calls so far, where the last count is older than a pause."""
+        now, counted = time.perf_counter() - self.recorded.started, self.recorded.calls
+        if not counted or now - counted[-1][0] >= pause:
+            counted.append((now, sum(sum(each.hits()) for each in self.sites.values()
+                                     if each._stator_site.point is None)))
 
     def data(self, title: str) -> dict[str, Any]:
         rows = sorted(map(site_row, self.sites.values()),
                       key=lambda row: (not row["starts"], -row["calls"], row["name"]))
         return run_data(self.recorded, title, self.probe.prices(), [row for row in rows if row["entries"]],
-                        "" if self.error is None else f"{type(self.error).__name__}: {self.error}")
+                        "" if self.error is None else f"{type(self.error).__name__}: {self.error}", self.eager.rows)
 
 
 def site_row(compiled: _core.CompiledFunction) -> dict[str, Any]:
@@ -88,8 +99,8 @@ def site_row(compiled: _core.CompiledFunction) -> dict[str, Any]:
 @contextlib.contextmanager
 def watched() -> Iterator[Watched]:
     """Record events and prices while the block runs; an exception in it is kept."""
-    with recording() as recorded:
-        found = Watched(recorded, RunProbe())
+    with recording() as recorded, eager_times() as eager:
+        found = Watched(recorded, RunProbe(), eager)
         Points.probe_of_all = found.probe
         stop = events.subscribe(found.keep_sites)
         try:
@@ -98,6 +109,7 @@ def watched() -> Iterator[Watched]:
             found.error = error
         finally:
             stop()
+            found.count_calls()
             Points.probe_of_all = None
 
 

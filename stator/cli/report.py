@@ -1,7 +1,9 @@
 """Write a page about a run.   python -m stator report [--out FILE] [--json FILE] [--remedies] SCRIPT [args]
 
+    torchrun --nproc-per-node 4 -m stator report SCRIPT        one page with the ranks side by side
+
 In: an unmodified script and its arguments.  Out: one HTML file that needs no network, and the same facts as JSON.
-Exit code: the script's own.
+Exit code: the script's own; 2 for a command that is not understood.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sys
 from pathlib import Path
 
 from stator.cli.kept_calls import kept_calls
+from stator.cli.rank_files import put_beside, this_rank, write_whole
 from stator.cli.recorded_run import watch_script
 from stator.cli.remedies import tried
 from stator.report.page import page
@@ -33,11 +36,13 @@ def main(arguments: list[str]) -> None:
         done = watch_script([chosen.script, *chosen.rest], chosen.backend)
     data = done.data(" ".join([chosen.script, *chosen.rest]))
     data["remedies"] = [each.data() for each in tried(kept.values())]
-    Path(chosen.out).write_text(page(data), encoding="utf-8")
+    if (rank := this_rank()) is not None:
+        data = put_beside(Path(chosen.out), data, rank, done.recorded.log)
+    write_whole(Path(chosen.out), page(data))
     print(f"stator: {chosen.out}", file=sys.stderr)
     if chosen.json == "-":
         print(json.dumps(data, default=str))
     elif chosen.json:
-        Path(chosen.json).write_text(json.dumps(data, default=str), encoding="utf-8")
+        write_whole(Path(chosen.json), json.dumps(data, default=str))
     if done.error is not None:
         raise done.error

@@ -3,8 +3,9 @@
     torchrun --nproc-per-node 8 -m stator symmetry script.py [args]   real ranks: ends at the first difference
     python -m stator symmetry --ranks 64 script.py [args]             ranks of a fake process group, one by one
 
-In: a script that calls torch.compile.  Out: a verdict on the error stream, and an exit status of 1 where ranks differ.
-With `--ranks`, collectives leave tensors as they are, and each rank is one forked process.
+In: a script that calls torch.compile.  Out: a verdict on the error stream; with `--json`, as JSON on the standard
+output.  With `--ranks`, collectives leave tensors as they are, and each rank is one forked process.
+Exit codes: 0 all ranks run the same collectives; 1 ranks differ; 2 a command that is not understood; 3 a rank fails.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import runpy
 import sys
 import tempfile
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,7 +27,7 @@ from stator.cli.run import install_with_torch
 if TYPE_CHECKING:
     import stator.ranks.divergence
 
-DIVERGED = 1
+DIVERGED, FAILED = 1, 3
 
 
 def main(arguments: list[str]) -> None:
@@ -33,6 +35,7 @@ def main(arguments: list[str]) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="eager", help='instead of "eager"')
     parser.add_argument("--ranks", type=int, default=0, help="size of a fake world")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="script.py and its arguments")
     chosen = parser.parse_args(arguments)
     if not chosen.rest:
@@ -42,18 +45,21 @@ def main(arguments: list[str]) -> None:
     sys.argv = chosen.rest
     sys.path.insert(0, str(Path(chosen.rest[0]).resolve().parent))
     if chosen.ranks:
-        sys.exit(compare_fake_ranks(chosen.rest[0], chosen.ranks))
-    run_real_rank(chosen.rest[0])
+        verdict = compare_fake_ranks(chosen.rest[0], chosen.ranks)
+        told(verdict, chosen.json)
+        sys.exit(verdict.status)
+    run_real_rank(chosen.rest[0], chosen.json)
 
 
 # ---------------------------------------------------------------------- real ranks
 
 
-def run_real_rank(script: str) -> None:
+def run_real_rank(script: str, as_json: bool = False) -> None:
     events.subscribe(_end_at_divergence)
     with events.record() as log:
         runpy.run_path(script, run_name="__main__")
-    print(f"stator: rank {os.environ.get('RANK', '0')}: no difference in {count(log)} collectives", file=sys.stderr)
+    rank, size = (int(os.environ.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    told(Verdict(f"rank {rank}: no difference in {count(log)} collectives", 0, size, count(log), [rank]), as_json)
 
 
 def _end_at_divergence(event: events.Event) -> None:
@@ -77,8 +83,26 @@ def sequence(log: list[events.Event]) -> list[str]:
 # ---------------------------------------------------------------------- fake ranks
 
 
-def compare_fake_ranks(script: str, size: int) -> int:
-    """Run all ranks of a fake world; the exit status."""
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of a comparison; `ranks` and `runs`: those that differ, and their collectives."""
+
+    text: str
+    status: int
+    size: int
+    collectives: int
+    ranks: list[int] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+
+
+def told(verdict: Verdict, as_json: bool) -> None:
+    print(f"stator: {verdict.text}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(asdict(verdict)))
+
+
+def compare_fake_ranks(script: str, size: int) -> Verdict:
+    """Run all ranks of a fake world."""
     first: list[str] = []
     for rank in range(size):
         with tempfile.TemporaryFile("w+") as told:
@@ -88,8 +112,7 @@ def compare_fake_ranks(script: str, size: int) -> int:
             _, status = os.waitpid(child, 0)
             told.seek(0)
             if status:
-                print(f"stator: rank {rank} of {size} failed", file=sys.stderr)
-                return DIVERGED
+                return Verdict(f"rank {rank} of {size} failed", FAILED, size, len(first), [rank])
             found = json.load(told)
         if rank == 0:
             first = found
@@ -97,11 +120,9 @@ def compare_fake_ranks(script: str, size: int) -> int:
             place = next((i for i, pair in enumerate(zip(first, found, strict=False)) if pair[0] != pair[1]),
                          min(len(first), len(found)))
             shown = [calls[place] if place < len(calls) else "no further collective" for calls in (first, found)]
-            print(f"stator: ranks 0 and {rank} of {size} diverge at their collective {place}. Rank 0 runs {shown[0]}; "
-                  f"rank {rank} runs {shown[1]}.", file=sys.stderr)
-            return DIVERGED
-    print(f"stator: {size} ranks run the same {len(first)} collectives", file=sys.stderr)
-    return 0
+            return Verdict(f"ranks 0 and {rank} of {size} diverge at their collective {place}. Rank 0 runs {shown[0]}; "
+                           f"rank {rank} runs {shown[1]}.", DIVERGED, size, place, [0, rank], shown)
+    return Verdict(f"{size} ranks run the same {len(first)} collectives", 0, size, len(first))
 
 
 def _run_fake_rank(script: str, rank: int, size: int, told: TextIO) -> None:
@@ -118,7 +139,11 @@ def _run_fake_rank(script: str, rank: int, size: int, told: TextIO) -> None:
         dist.init_process_group = init_process_group
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
         with events.record() as log:
-            runpy.run_path(script, run_name="__main__")
+            try:
+                runpy.run_path(script, run_name="__main__")
+            except SystemExit as left:
+                if left.code not in (None, 0):
+                    raise
         json.dump(sequence(log), told)
         told.flush()
         status = 0

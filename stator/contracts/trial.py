@@ -18,7 +18,7 @@ from stator.capture.call_site import CallSite
 from stator.contracts.facts import Change, UserTerms
 from stator.contracts.violation import Tried
 from stator.guards.guard import Guard, Kind
-from stator.guards.guard_semantics import Unreadable, check, evaluate
+from stator.guards.guard_semantics import Unreadable, evaluate, failing
 from stator.guards.shape_check import Operand, Property, ShapeCheck
 from stator.guards.tensor_meta import TensorMeta
 from stator.settings.options import Settings
@@ -103,7 +103,7 @@ def _holds(relation: ShapeCheck, values: Sequence[object]) -> bool:
     numbers = tuple(operand.of(value) for operand, value in zip(relation.operands, values, strict=True))
     operands = tuple(Operand(Local(f"v{index}", index), Property.REAL if type(number) is float else Property.NUMBER)
                      for index, number in enumerate(numbers))
-    return check(Guard(operands[0].source, Kind.SHAPE, replace(relation, operands=operands)), numbers)
+    return not failing((Guard(operands[0].source, Kind.SHAPE, replace(relation, operands=operands)),), numbers)
 
 
 @dataclass

@@ -64,9 +64,12 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
     return found[0]
 
 
-def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
-    """Whether the fact holds for these arguments."""
-    return _program_values((guard,), (), bound_args) is not None
+def failing(guards: Sequence[Guard], bound_args: Sequence[Any]) -> list[Guard]:
+    """Guards that do not hold, by halves: most hold."""
+    if not guards or _program_values(guards, (), bound_args) is not None:
+        return []
+    half = len(guards) // 2
+    return list(guards) if not half else [*failing(guards[:half], bound_args), *failing(guards[half:], bound_args)]
 
 
 def _program_values(guards: Sequence[Guard], wanted: Sequence[Source],
@@ -83,7 +86,7 @@ def _program_values(guards: Sequence[Guard], wanted: Sequence[Source],
 
 def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
     """None when the guard holds; else the old value and the new one, as text."""
-    if check(guard, bound_args):
+    if not failing((guard,), bound_args):
         return None
     if guard.kind is Kind.GLOBAL_STATE:
         changed = guard.value.differences(global_state())
@@ -98,7 +101,7 @@ def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
         else:
             found = _describe(guard, evaluate(guard.source, bound_args), bound_args)
     except Unreadable as gone:
-        found = f"{gone} cannot be read"
+        found = f"{gone} is gone"
     return Failure(text, _expected_text(guard), found, guard.where)
 
 
@@ -137,10 +140,12 @@ def _expected_text(guard: Guard) -> str:
     value = guard.value
     if is_a(value, (TensorMeta, TensorValues, GlobalState, Source, ShapeCheck, Partition)):
         return value.text()
-    return _shown(value)
+    return _shown(value[1] if guard.kind in (Kind.TYPE_ATTR, Kind.TYPE_FIELD) else value)
 
 
 def _shown(value: Any) -> str:
+    if is_a(value, torch.Tensor):
+        return tensor_meta(value).text()
     return repr(value) if type(value) in TORCH_CONSTANTS else name_of(value)
 
 
@@ -148,7 +153,7 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
     """The value that is there now, in the terms of the kind of guard that failed."""
     match guard.kind:
         case Kind.TYPE:
-            return f"type {name_of(type(value))}"
+            return name_of(type(value))
         case Kind.TENSOR if is_a(value, torch.Tensor):
             return tensor_meta(value).text()
         case Kind.VALUES if is_a(value, torch.Tensor):

@@ -27,6 +27,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from stator._core import newest_version
 from stator.host import torch_originals
+from stator.host.own_code import OWN_FOLDER
 
 Patches = list[tuple[Any, str, Any]]  # owner, name, what the program has there or ABSENT
 ABSENT = object()  # in the place of an entry: there is none
@@ -114,6 +115,10 @@ def _differ(now: list[Any], before: list[Any]) -> bool:
         return True
 
 
+def _file(value: object) -> str:
+    return value.__code__.co_filename if type(value) is types.FunctionType else ""
+
+
 def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]) -> Patches:
     added = _ADDED.setdefault(id(before), set())
     found = [(owner, name, ABSENT) for name in before if name not in namespace and name not in added]
@@ -121,7 +126,10 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
         if name in before:
             if before[name] is value:
                 continue
-            if type(value) is types.FunctionType and value.__code__.co_filename.startswith(_COMPILER):
+            file = _file(value)
+            if file.startswith(OWN_FOLDER) or _file(before[name]).startswith(OWN_FOLDER) and file.startswith(_FOLDER):
+                continue  # of `stator.install`, or of `uninstall`
+            if file.startswith(_COMPILER):
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             elif owner not in CLASSES and not callable(before[name]) and not callable(value):
                 before[name] = value  # state that torch itself keeps in a module: torch.cuda._initialized

@@ -34,16 +34,18 @@ from stator.capture import first_call
 from stator.host.lazy_imports import load, loaded
 from stator.host.own_code import OWN_FOLDER
 from stator.report.frames import is_library, render_problem, source_line, user_frames
+from stator.report.misses import change, nearest
 from stator.report.names import short, translate, user_lines
 from stator.report.run_data import place_of
-from stator.report.text import change, effects_of, graph_line, graph_sizes, user_place
+from stator.report.text import effects_of, graph_line, graph_sizes, user_place
 
 if TYPE_CHECKING:
     from stator.capture.call_site import CallSite
 
 # Artifact of TORCH_LOGS -> the module of torch that writes it there; filters by module keep working.
 MODULES = {
-    "graph_breaks": "symbolic_convert", "trace_source": "symbolic_convert", "recompiles": "guards",
+    "graph_breaks": "symbolic_convert", "trace_source": "symbolic_convert", "trace_bytecode": "symbolic_convert",
+    "trace_call": "symbolic_convert", "recompiles": "guards",
     "recompiles_verbose": "guards", "guards": "guards", "graph": "output_graph", "graph_code": "output_graph",
     "graph_sizes": "output_graph", "bytecode": "convert_frame", "side_effects": "side_effects",
 }
@@ -98,7 +100,7 @@ def around_capture(site: CallSite) -> Iterator[None]:
     capture = Capture(site, CompileId(frame_id=frame.number, frame_compile_id=frame.captures))
     frame.captures += 1
     before, _here.capture = _here.capture, capture
-    lines = logger("trace_source") is not None
+    lines = logger("trace_source") is not None or logger("trace_bytecode") is not None
     with compile_context(CompileContext(capture.compile_id)), callbacks(capture):
         if lines:
             events.want_lines(True)
@@ -235,8 +237,8 @@ def trace_event(phase: str, capture: Capture, facts: dict[str, object]) -> None:
 
 def _recompiled(capture: Capture, event: events.Recompile) -> None:
     """Why no entry accepted the call; the nearest entry first."""
-    nearest = events.Miss(event.guard_text, event.old, event.new, event.filename, event.line)
-    reasons = [change(miss, event.terms) if miss.guard_text else event.reason for miss in (nearest, *event.others)]
+    reasons = [change(miss, event.terms) if miss.guard_text else event.reason
+               for miss in (nearest(event), *event.others)]
     filename, line = capture.place or ("", 0)
     head = (f"Recompiling function {short(event.name)} in {filename}:{line}\n"
             "    triggered by the following guard failure(s):\n")
@@ -295,6 +297,10 @@ def _graph(capture: Capture, graph: fx.GraphModule) -> None:
     if counters is not None:
         counters["stats"]["unique_graphs"] += 1
         counters["stats"]["calls_captured"] += sum(node.op.startswith("call") for node in graph.graph.nodes)
+    for node in graph.graph.nodes if logger("trace_call") is not None else ():
+        if node.op.startswith("call_") and (place := place_of(node))[0] is not None:
+            log("trace_call", lambda node=node, place=place: (  # type: ignore[misc]
+                f"TRACE FX call {node.name} from {place[0]}:{place[1]}\n    {source_line(*place)}"))
     log("graph_code", lambda: f"TRACED GRAPH\n ===== {name} =====\n {readable(graph)}")
     log("graph", lambda: f"TRACED GRAPH\n {name}\n" + "\n".join(
         f"{node.op:<14} {graph_line(node)}" for node in graph.graph.nodes))
@@ -315,6 +321,9 @@ def _compiled(capture: Capture, event: events.BackendCompiled) -> None:
 def _line(capture: Capture, event: events.LineTraced) -> None:
     log("trace_source", lambda: f"TRACE starts_line {event.filename}:{event.line} in {event.function}\n"
                                 f"    {source_line(event.filename, event.line)}")
+    for opname, argument in event.instructions if logger("trace_bytecode") is not None else ():
+        log("trace_bytecode", lambda opname=opname, argument=argument: (  # type: ignore[misc]
+            f"TRACE {opname} {'' if argument is None else argument}".rstrip()))
 
 
 def _resumed(capture: Capture, event: events.ResumeCode) -> None:

@@ -7,6 +7,7 @@ In: a root frame with its arguments boxed.  Out: the value it returns, or the ex
 from __future__ import annotations
 
 import inspect
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any, cast
@@ -78,7 +79,9 @@ def _with_lines(handler: Handler) -> Handler:
     def handle(vm: VM, frame: Frame, instr: Instruction) -> None:
         before = frame.unit.instructions[instr.index - 1].line if instr.index else None
         if instr.line is not None and instr.line != before:
-            events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname))
+            rest = itertools.takewhile(lambda each: each.line == instr.line, frame.unit.instructions[instr.index:])
+            events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname,
+                                          tuple((each.opname, each.argval) for each in rest)))
         handler(vm, frame, instr)
     return handle
 
@@ -393,6 +396,12 @@ class Machine(Mechanisms):
         """The user's stack as text, for the metadata of a graph node."""
         frame = self.frame
         return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.lines.places)
+
+    def written(self, node: fx.Node) -> str:
+        """The user's expression that made a node."""
+        lines = (node.meta.get("stack_trace") or "").splitlines(keepends=True)
+        place = self.lines.places.get(lines[-1]) if lines else None
+        return "" if place is None else events.names.expression(place.code, node.meta.get(AT, place.lasti))
 
     def place_node(self, node: fx.Node) -> None:
         """Put on a node of the graph where the program stands, and what might catch its error."""

@@ -404,7 +404,8 @@ def frozen(vm: VM, value: Any, what: str) -> Any:
         if cls is dict:
             return {frozen(vm, key, what): frozen(vm, item, what) for key, item in value.items()}
         return cls([frozen(vm, item, what) for item in value])
-    raise Break("SB015", f"{what} with a {cls.__name__}, which may have changed by the time it is shown")
+    kind = symbolic_values.python_type(value).__name__
+    raise Break("SB015", f"{what} with a {kind}, which may have changed by the time it is shown")
 
 
 def print_options() -> str:

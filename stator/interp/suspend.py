@@ -16,6 +16,7 @@ from typing import Any
 from stator import _hook
 from stator.code.decode import decode
 from stator.code.flow import bound_locals, live_in_call, live_locals
+from stator.code.stack_effects import depths, pops
 from stator.heap.tracker import NO_KEY, Box, unbox
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Frame, add_entries
@@ -51,6 +52,23 @@ class FrameState:
     def key(self) -> tuple[Any, ...]:
         return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.cont, self.kwnames,
                 self.owned, self.generator, self.dead)
+
+    def place(self, waits: bool) -> tuple[str, int]:
+        """The file, and the line of the next instruction, or of the call that it waits for."""
+        before = decode(self.code).instructions[max(self.index - waits, 0)::-1]
+        return self.code.co_filename, next((each.line for each in before if each.line), self.code.co_firstlineno)
+
+    def maker(self, depth: int) -> tuple[int, str]:
+        """The offset of the instruction that has made a value of the stack; and GET_ITER, ... that has wrapped it."""
+        unit, wrapped = decode(self.code), ""
+        for each, before in zip(unit.instructions[self.index - 1::-1], depths(unit)[self.index - 1::-1], strict=True):
+            if before is None or before - pops(each.opname, each.arg or 0) > depth:
+                continue
+            if depth < before and each.opname in ("GET_ITER", "BEFORE_WITH"):
+                wrapped = each.opname
+            elif depth >= before or each.opname != "FOR_ITER":
+                return each.offset, wrapped
+        return -1, wrapped
 
     def places(self) -> list[Place]:
         """The place of each of its values, in order."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stator.breaks import BreakCode
 from stator.report.break_remedies import REMEDIES
+from stator.report.recompile_remedies import RECOMPILES
 
 
 def page(row: BreakCode) -> str:
@@ -19,6 +20,17 @@ def page(row: BreakCode) -> str:
             f"## What to do\n\n{sentence(row.remedy)}\n\n{programs}## Kind\n\n{kind}\n\n"
             f"This one instruction runs natively. Stator captures the code before and after it "
             f"([graph breaks](../graph-breaks.md)).\n")
+
+
+def recompile_page() -> str:
+    """Causes of recompiles, explained."""
+    programs = "".join(f"## {each.cause}\n\n{block(each.broken)}\n\nCompiled once:\n\n{block(each.mended)}\n\n"
+                       for each in RECOMPILES)
+    return ("# Recompiles\n\nA guard of every entry failed, and the call was captured again. The message names the "
+            "guard of the nearest entry, with the value before and now. Sizes and numbers become symbols at their "
+            "second value; other values are compiled each, up to recompile_limit ([SB021](SB021.md)). "
+            "[stator.contract](../contract.md) refuses calls that would be compiled again.\n\n"
+            f"{programs.rstrip()}\n")
 
 
 def block(source: str) -> str:

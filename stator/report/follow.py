@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
+from stator.report.misses import change
 from stator.report.names import short, translate, user_lines
 from stator.report.text import (
-    change,
     disassembled,
     effects_of,
     graph_code,
@@ -131,6 +131,22 @@ class Repeated:
                 for key, count in self.counts.items() if count]
 
 
+class Prices:
+    """The price of each recompile, once its capture is done."""
+
+    def __init__(self) -> None:
+        self.waiting: set[str] = set()
+
+    def line(self, event: events.Event) -> str:
+        if isinstance(event, events.Recompile):
+            self.waiting.add(event.name)
+        elif isinstance(event, events.CaptureFinished) and event.name in self.waiting:
+            self.waiting.discard(event.name)
+            return (f"recompiled {short(event.name)} in {event.seconds * 1e3:.1f} ms; one check of its {event.guards} "
+                    f"guards takes {event.guard_microseconds:.1f} us")
+        return ""
+
+
 def follow(names: Iterable[str] = ("all",), stream: TextIO | None = None) -> Callable[[], None]:
     """Show these logs until the returned function is called; the stream is stderr by default."""
     chosen = tuple(dict.fromkeys(names))
@@ -138,11 +154,13 @@ def follow(names: Iterable[str] = ("all",), stream: TextIO | None = None) -> Cal
         require_log(name)
     if "all" in chosen:
         chosen = tuple(LOGS)
-    repeated = Repeated()
+    repeated, prices = Repeated(), Prices()
 
     def show(event: events.Event) -> None:
         if repeated.seen(event):
             return
+        if "recompiles" in chosen and (price := prices.line(event)):
+            write(stream if stream is not None else sys.stderr, "recompiles", price, "")
         shown: list[Block] = []
         for name in chosen:
             kinds, text_of = LOGS[name]

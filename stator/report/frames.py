@@ -27,6 +27,14 @@ def is_library(filename: str) -> bool:
     return ours or folder is not None and filename.startswith(folder[:-len("__init__.py")])
 
 
+def inside_of(filename: str) -> str:
+    """A remark on a line that is not the user's."""
+    if not is_library(filename):
+        return ""
+    return " (inside Python's library)" if filename.startswith((_PYTHON, "<frozen ")) and "-packages" not in filename \
+        else " (inside torch)"
+
+
 _PYTHON = linecache.__file__.removesuffix("linecache.py")
 
 
@@ -39,8 +47,12 @@ def source_line(filename: str, line: int) -> str:
 
 
 def user_frames(frames: Sequence[UserFrame]) -> list[UserFrame]:
-    """The frames outside torch and Python; all of them where there are none."""
-    return [frame for frame in frames if not is_library(frame.filename)] or list(frames)
+    """Frames of the user: outside torch and Python; of installed packages, methods of modules of the model.
+
+    Where there are none, those outside torch and Python, else all.
+    """
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    return [frame for frame in own if frame.owner or "-packages/" not in frame.filename] or own or list(frames)
 
 
 def render_problem(code: str, title: str, cause: str, remedy: str, filename: str | None, line: int | None,

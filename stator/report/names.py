@@ -6,10 +6,8 @@ Out: `events.Terms`, pairs of a name in guards and the user's expression; `trans
 
 from __future__ import annotations
 
-import ast
-import functools
+import dis
 import inspect
-import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +15,7 @@ from types import CodeType
 from typing import Protocol, cast
 
 from stator import events
+from stator.report.expressions import expression_at, line_at
 from stator.report.frames import is_library
 
 ROOT = "model"
@@ -45,7 +44,12 @@ class State(Protocol):
     @property
     def code(self) -> CodeType: ...
 
+    @property
+    def kinds(self) -> Sequence[str]: ...
+
     def places(self) -> list[tuple[str, int]]: ...
+
+    def maker(self, depth: int) -> tuple[int, str]: ...
 
 
 class Point(Protocol):
@@ -56,6 +60,9 @@ class Point(Protocol):
 
     @property
     def states(self) -> Sequence[State]: ...
+
+    @property
+    def pushes(self) -> Sequence[str]: ...
 
 
 PLUMBING = {"_wrapped_call_impl", "_call_impl"}  # methods of torch.nn.Module between a call and `forward`
@@ -92,24 +99,6 @@ def user_lines(guards: Sequence[Placed]) -> Callable[[Placed], tuple[str, int] |
     return line_of
 
 
-class UserNames(events.Names):
-    """Modules by the way from the compiled one, arguments by the parameters of `forward`."""
-
-    def modules(self, root: object, wanted: Sequence[object]) -> dict[int, str]:
-        sought = {id(each) for each in wanted}
-        return {id(module): path for module, path in members(root) if id(module) in sought}
-
-    def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> events.Terms:
-        return terms_of(fn, point, values) if events.listening() else ()  # nobody needs them
-
-    def line(self, guard: Placed, guards: Sequence[Placed], begins: tuple[str, int]) -> tuple[str, int]:
-        found = user_lines(guards)(guard)
-        return begins if found is None or is_library(found[0]) and not is_library(begins[0]) else found
-
-
-events.names = UserNames()
-
-
 def terms_of(fn: Callable[..., object], point: object, values: Sequence[object]) -> events.Terms:
     """Names of the arguments of a call, or of what goes on at a resume point."""
     return tuple(_of_call(fn, values) if point is None else _of_point(cast("Point", point), values))
@@ -132,61 +121,68 @@ def parameters(module: object) -> list[str]:
 
 
 def _of_point(point: Point, values: Sequence[object]) -> Iterator[tuple[str, str]]:
-    """Values of suspended frames: modules by their way, the iterators of loops by what they go over."""
+    """Values of suspended frames: modules by their way, values of the stack by the expressions that made them."""
     names = iter(zip(point.names, values, strict=False))
     root = next((value for value in values if is_module(value)), None)
     ways = {} if root is None else {id(module): path for module, path in members(root)}
+    own = "self"
     for state in point.states:
-        loops = enclosing_loops(state.code, state)
-        for kind, _ in state.places():
+        own = "self"
+        for kind, number in state.places():
             name, value = next(names, ("", None))
             if id(value) in ways:
+                own = ways[id(value)] if kind == "local" and name.partition("_")[0] == "self" else own
                 yield name, ways[id(value)]
-            elif kind == "stack" and loops:
-                yield name, f"iter({loops.pop(0)})"
+            elif kind == "stack":
+                yield name, re.sub(r"\bself\b", own, made_by(state.code, *state.maker(number)))
             elif name.rpartition("_")[0] and kind == "local" and name.rpartition("_")[2].isdigit():
                 yield name, f"{name.rpartition('_')[0]} in {state.code.co_qualname.rpartition('<locals>.')[2]}"
+    for number, (name, _) in enumerate(names):
+        made = pushed_by(point.states[-1], number) if number < len(point.pushes) else "the exception being handled"
+        yield name, re.sub(r"\bself\b", own, made)
 
 
-def enclosing_loops(code: CodeType, state: State) -> list[str]:
-    """Iterables of the `for` loops around the next instruction, the outermost first; none where it is not sure."""
-    stack = sum(kind == "stack" for kind, _ in state.places())
-    lines = [line for *_, line in code.co_lines() if line is not None]
-    if not stack or not lines:
-        return []
-    found = loops_in(code.co_filename, code.co_firstlineno)
-    return found if len(found) == stack else []
+def pushed_by(state: State, number: int) -> str:
+    """A value that the instruction before the next one has pushed, as an expression."""
+    (offset, wrapped), depth = state.maker(len(state.kinds)), len(state.kinds) - 1
+    if offset >= 0 and depth >= 0 and dis.opname[state.code.co_code[offset]] == "FOR_ITER":
+        return f"next({made_by(state.code, *state.maker(depth))})"
+    return made_by(state.code, offset, "" if number else wrapped)  # of `with`, the second one is what `as` names
 
 
-@functools.lru_cache(maxsize=64)
-def tree_of(filename: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError):
-        return None
-
-
-def loops_in(filename: str, first_line: int) -> list[str]:
-    """The `for` loops of the function that begins at a line; only where they are nested in one another."""
-    tree = tree_of(filename)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and first_line in (
-                node.lineno, *(each.lineno for each in node.decorator_list)):
-            return [ast.unparse(each.iter) for each in ast.walk(node) if isinstance(each, ast.For)]
-    return []
+def made_by(code: CodeType, offset: int, wrapped: str = "") -> str:
+    """The value that an instruction pushes, as an expression; by its line where there is none."""
+    text = expression_at(code, offset) if offset >= 0 else ""
+    if not text:
+        return f"a value of line {line_at(code, offset)}"
+    if wrapped:
+        return f"iter({text})" if wrapped == "GET_ITER" else f"{text}.__exit__"
+    return f"an item of {text}" if dis.opname[code.co_code[offset]].startswith("UNPACK_") else text
 
 
 def translate(text: str, terms: events.Terms) -> str:
     """A guard's text with the user's names."""
     if "kwargs" in dict(terms):
         text = re.sub(r"\bkwargs\['(\w+)'\]", r"\1", text)
-    for name, meant in sorted(terms, key=lambda pair: -len(pair[0])):
-        if meant:
-            end = r"(?!\w)" if name[-1].isalnum() else ""
-            text = re.sub(rf"(?<![\w.']){re.escape(name)}{end}", lambda _, meant=meant: meant, text)  # type: ignore[misc]
+    meanings = {name: meant for name, meant in terms if meant}
+    if meanings:  # in one pass: an expression may contain names that have a meaning elsewhere
+        ways = "|".join(re.escape(name) + (r"(?!\w)" if name[-1].isalnum() else "")
+                        for name in sorted(meanings, key=len, reverse=True))
+        text = re.sub(rf"(?<![\w.'])(?:{ways})(?P<member>[.\[]?)",
+                      lambda found: _meant(meanings, found[0], found["member"]), text)
     text = re.sub(r"\bcontainer_behind\(iter\(([\w.\[\]]+)\)\)(?:\['(\d+)'\])?",
                   lambda found: f"{found[1]}[{found[2]}]" if found[2] else found[1], text)
+    text = re.sub(r"\bpeek\((.+), 0\)", r"next(\1)", text)
+    text = re.sub(r"\bpeek\((.+), (\d+)\)", r"list(\1)[\2]", text)
+    text = re.sub(r"\.\w+\.__self__\b", "", text)  # of a bound method
+    text = re.sub(r"\b[\w.]+\.<locals>\.", "", text)
     return re.sub(r"\bat_least\((.+?), (\d+)\) is (True|False)", _at_least, text)
+
+
+def _meant(meanings: dict[str, str], found: str, member: str) -> str:
+    """A meaning in place of its name; in brackets where a member follows an operation: `(a + b).shape`."""
+    meant = meanings[found.removesuffix(member)]
+    return f"({meant}){member}" if member and re.search(r" (?![^(\[]*[)\]])", meant) else f"{meant}{member}"
 
 
 def _at_least(found: re.Match[str]) -> str:

@@ -17,8 +17,9 @@ from stator import events
 from stator.errors import UserFrame
 from stator.report.families import fold
 from stator.report.frames import is_library, name_of, source_line, user_frames
+from stator.report.misses import change, nearest
 from stator.report.names import short, translate, user_lines
-from stator.report.text import change, graph_line, held_by, render, symbolic_inputs, user_line, user_place
+from stator.report.text import graph_line, held_by, render, symbolic_inputs, user_line, user_place
 
 if TYPE_CHECKING:
     from torch import fx
@@ -35,6 +36,7 @@ class Recording:
     started: float = field(default_factory=time.perf_counter)
     rows: list[tuple[float, events.Event]] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)  # (seconds, peak of resident bytes)
+    calls: list[tuple[float, int]] = field(default_factory=list)  # (seconds, calls of compiled functions so far)
     seconds: float = 0.0
 
     def add(self, event: events.Event) -> None:
@@ -79,8 +81,11 @@ class Price:
     added: float
 
 
+EagerCall = tuple[events.EagerFallback, float]  # of a call that ran eagerly: its event, and its seconds
+
+
 def run_data(run: Recording, title: str, prices: Sequence[Price] = (), sites: Sequence[Json] = (),
-             error: str = "") -> Json:
+             error: str = "", eager: Sequence[EagerCall] = ()) -> Json:
     """Everything that a page or a check needs to know about a run."""
     data: Json = {"version": VERSION, "title": title, "seconds": run.seconds, "error": error, "sites": list(sites),
                   "remedies": []}
@@ -88,14 +93,14 @@ def run_data(run: Recording, title: str, prices: Sequence[Price] = (), sites: Se
     for capture in data["captures"][MOST_GRAPHS:]:
         capture["nodes"] = capture["guards"] = []
     data["breaks"] = _breaks(run, prices)
-    data["recompiles"] = [_recompile(at, event) for at, event in run.rows if isinstance(event, events.Recompile)]
-    data["eager"] = [{"t": at, "name": short(event.name), "why": event.why, "file": event.filename, "line": event.line}
-                     for at, event in run.rows if isinstance(event, events.EagerFallback)]
+    data["recompiles"] = _recompiles(run)
+    data["eager"] = _eager(run, eager)
     data["compiles"] = [{"t": at, "backend": event.backend, "nodes": event.graph_nodes, "seconds": event.seconds}
                         for at, event in run.rows if isinstance(event, events.BackendCompiled)]
     data["regions"] = [render(event) for event in run.log
                        if isinstance(event, (events.GraphCut, events.GraphKeptWhole))]
     data["memory"] = [{"t": at, "bytes": size} for at, size in run.memory]
+    data["calls"] = [{"t": at, "calls": count} for at, count in run.calls]
     data["events"] = [row for at, event in run.rows if (row := _row(at, event)) is not None]
     data["sources"] = _sources(data)
     return data
@@ -189,9 +194,46 @@ def _breaks(run: Recording, prices: Sequence[Price]) -> list[Json]:
     return sorted(found.values(), key=lambda row: -row["passages"] * row["added_us"])
 
 
+def _recompiles(run: Recording) -> list[Json]:
+    """Misses in their order; the price of each is the capture that follows it, and the guards that it adds."""
+    found: list[Json] = []
+    waiting: dict[str, Json] = {}
+    for at, event in run.rows:
+        if isinstance(event, events.Recompile):
+            found.append(_recompile(at, event))
+            waiting[event.name] = found[-1]
+        elif isinstance(event, events.CaptureStarted) and event.name in waiting:
+            row = waiting[event.name]
+            row["seconds"] = row["seconds"] or at - row["t"]
+        elif isinstance(event, events.CaptureFinished) and event.name in waiting:
+            row = waiting.pop(event.name)
+            row.update(seconds=row["seconds"] + event.seconds, guard_us=event.guard_microseconds)
+    return found
+
+
+def _eager(run: Recording, timed: Sequence[EagerCall]) -> list[Json]:
+    """One row for each cause of eager calls: how many, how many of them were timed, and their seconds."""
+    found: dict[tuple[object, ...], Json] = {}
+    for at, event in run.rows:
+        if isinstance(event, events.EagerFallback):
+            row = found.setdefault(_eager_key(event), {
+                "t": at, "name": short(event.name), "why": event.why, "file": event.filename, "line": event.line,
+                "count": 0, "timed": 0, "seconds": 0.0})
+            row["count"] += 1
+    for event, took in timed:
+        row = found[_eager_key(event)]
+        row["timed"], row["seconds"] = row["timed"] + 1, row["seconds"] + took
+    return sorted(found.values(), key=lambda row: -row["seconds"])
+
+
+def _eager_key(event: events.EagerFallback) -> tuple[object, ...]:
+    return event.name, event.why, event.filename, event.line
+
+
 def _recompile(at: float, event: events.Recompile) -> Json:
-    misses = [events.Miss(event.guard_text, event.old, event.new, event.filename, event.line), *event.others]
-    return {"t": at, "name": short(event.name), "file": event.filename, "line": event.line,
+    misses = [nearest(event), *event.others]
+    return {"t": at, "name": short(event.name), "file": event.filename, "line": event.line, "seconds": 0.0,
+            "guard_us": 0.0,
             "entries": [{"cause": change(miss, event.terms), "guard": translate(miss.guard_text, event.terms),
                          "old": miss.old, "new": miss.new, "more": miss.more, "file": miss.filename,
                          "line": miss.line} for miss in misses]}

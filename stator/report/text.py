@@ -9,13 +9,13 @@ import ast
 import collections
 import dis
 import io
-import re
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from stator import events
-from stator.report.frames import is_library, render_problem, source_line, user_frames
+from stator.report.frames import inside_of, render_problem, source_line, user_frames
+from stator.report.misses import change, nearest
 from stator.report.names import short, translate
 
 if TYPE_CHECKING:
@@ -28,19 +28,20 @@ def render(event: events.Event) -> str:
 
 
 def _recompile(event: events.Recompile) -> str:
-    nearest = events.Miss(event.guard_text, event.old, event.new, event.filename, event.line)
+    found = nearest(event)
     if not event.guard_text:
         return f"recompile {short(event.name)}: {event.reason}"
-    lines = [f"recompile {short(event.name)}: {change(nearest, event.terms)}{_at(nearest)}",
+    lines = [f"recompile {short(event.name)}: {change(found, event.terms)}{_at(found)}",
              f"  guard: {translate(event.guard_text, event.terms)}"]
-    if nearest.old or nearest.new:
-        lines.append(f"  was {nearest.old or '?'}, is {nearest.new or '?'}")
+    if found.old or found.new:
+        lines.append(f"  was {found.old or '?'}, is {found.new or '?'}")
     if event.filename is not None:
         lines.append(f"  guarded at {event.filename}:{event.line}")
         source = source_line(event.filename, event.line or 0)
         lines += [f"    {source}"] if source else []
     if "length_hint(" in event.guard_text and " resumed at line " in event.name:
         lines.append("  the loop goes over a graph break: each number of items that are left is captured by itself")
+    lines.append("  more: python -m stator code recompiles")
     lines += [f"  nor entry {number}: {change(other, event.terms)}{_at(other)}"
               f"{f' and {other.more} more' if other.more else ''}" for number, other in enumerate(event.others, 2)]
     return "\n".join(lines)
@@ -49,36 +50,7 @@ def _recompile(event: events.Recompile) -> str:
 def _at(miss: events.Miss) -> str:
     if miss.filename is None:
         return ""
-    return f", at {miss.filename}:{miss.line}{' (inside torch)' if is_library(miss.filename) else ''}"
-
-
-def change(miss: events.Miss, terms: events.Terms) -> str:
-    """`x was float32[3], is float32[4]`: the subject of a guard, before and after."""
-    guard = translate(miss.guard_text, terms)
-    if not miss.old and not miss.new:
-        return guard
-    old, new = (_plain(translate(text, terms)) for text in (miss.old, miss.new))
-    old = f"[{old[1:-1].removesuffix(',')}]" if miss.new.startswith("keys ") else old
-    subject = re.fullmatch(r"tensor (.+?): .*|(.+?) (?:==|is|holds) .*", guard, re.DOTALL)
-    if miss.old == miss.guard_text or subject is None and not guard.startswith("torch state"):
-        return f"{guard} no longer holds{f': {new}' if new not in ('', 'True', 'False') else ''}"
-    if guard.startswith("torch state"):
-        pairs = zip(old.split(", "), new.split(", "), strict=False)
-        return ", ".join(f"{was.partition('=')[0]} was {was.partition('=')[2]}, is {now.partition('=')[2]}"
-                         for was, now in pairs)
-    assert subject is not None
-    if subject[1]:
-        was, now = old.replace(", ", ",").split(" "), new.replace(", ", ",").split(" ")
-        if len(was) == len(now):
-            differing = [pair for pair in zip(was, now, strict=True) if pair[0] != pair[1]]
-            old, new = (" ".join(words).replace(",", ", ") for words in zip(*differing, strict=True)) \
-                if differing else (old, new)
-    return f"{subject[1] or subject[2]} was {old}, is {new}"
-
-
-def _plain(text: str) -> str:
-    """`length 2` -> 2, `keys [0, 1]` -> [0, 1]: values as Python writes them."""
-    return re.sub(r"^(?:length|keys) (?=[\[\d])", "", text)
+    return f", at {miss.filename}:{miss.line}{inside_of(miss.filename)}"
 
 
 def break_text(event: events.GraphBreak, full: bool = False) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from stator.guards.guard import Guard, Kind
-from stator.guards.guard_semantics import Unreadable, evaluate, explain
+from stator.guards.guard_semantics import Unreadable, evaluate, failing
 from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import same_contents, tensor_values, value_of_scalar
 from stator.host.value_kinds import is_a
@@ -74,9 +74,7 @@ class Memory:
     def give_up(self, guards: Iterable[Guard], bound: Sequence[Any]) -> bool:
         """Stop guarding what keeps failing, now that there are too many entries; whether anything was found."""
         before = self._given_up()
-        for guard in guards:
-            if explain(guard, bound) is None:
-                continue
+        for guard in failing([each for each in guards if each.kind is not Kind.GLOBAL_STATE], bound):
             if guard.kind is Kind.SHAPE:
                 self._leave_undecided(guard)
             else:

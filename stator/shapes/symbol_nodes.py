@@ -237,20 +237,26 @@ class SymbolNodes:
         if not isinstance(value.node.expr, (sympy.Number, BooleanAtom)):
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
 
-    def in_words(self, expression: Any) -> str:
-        """An expression over the program's own names: `n.item() > 2` for `u0 > 2`."""
-        names = {symbol: sympy.Symbol(self._name(symbol)) for symbol in expression.free_symbols}
-        return str(UserPrinter().doprint(expression.xreplace(names)))
+    def in_words(self, expression: Any, written: Callable[[fx.Node], str]) -> str:
+        """An expression as the user writes it: `n.item() > 2` for `u0 > 2`; empty where a symbol has no name."""
+        names = {symbol: sympy.Symbol(self._name(symbol, written)) for symbol in expression.free_symbols}
+        if not all(symbol.name for symbol in names.values()):
+            return ""
+        return str(UserPrinter().doprint(expression.xreplace(names))).replace("(-1)*", "-")
 
-    def _name(self, symbol: sympy.Symbol) -> str:
+    def _name(self, symbol: sympy.Symbol, written: Callable[[fx.Node], str]) -> str:
         if symbol in self.origins:
             return self.origins[symbol].text()
+        if symbol in self.numbers:
+            return self.numbers[symbol][1].text().partition(" ")[0]  # of `random() 0`, the first draw
         if symbol not in self.definitions:
-            return str(symbol)
+            return ""
         node, path = self.definitions[symbol]
         made = _shown(node)
-        if not path and type(node.target) is str and node.args and isinstance(node.args[0], fx.Node):  # n.item()
-            return f"{_shown(node.args[0])}.{node.target}()"
+        if "source" not in node.meta and (text := written(node)):
+            if not path or isinstance(path[0], symbolic_shapes.ConvertIntKey):  # n.item(), of a bool too
+                return text
+            made = text
         for step in path:
             made += f".{step.name}" if isinstance(step, symbolic_shapes.CallMethodKey) else \
                 f"({step.idx})" if made.endswith(".size") else f"[{getattr(step, 'idx', step)}]"
@@ -268,7 +274,7 @@ class SymbolNodes:
             return made_by[0]
         expression = next(filter(self.can_make, (value.node.expr, value.node._expr)), None)
         if expression is None:
-            raise Break("SB003", f"{value.node._expr}, a number whose origin is not in the graph")
+            raise Break("SB003", "a number whose origin is not in the graph")
         try:
             # The tracer's mode would take the proxies for the program's values; proxies themselves have to be asked.
             with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING, \

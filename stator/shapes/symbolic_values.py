@@ -138,15 +138,15 @@ def data_dependent(expression: Any, what: str = "") -> Break:
     return Break("SB003", detail, condition=expression)
 
 
-def in_the_users_terms(stop: Break, symbols: Any) -> None:
+def in_the_users_terms(stop: Break, symbols: Any, written: Callable[[fx.Node], str]) -> None:
     """Name the numbers of a data-dependent break as the program does, and the check that would resolve it."""
     condition = stop.stop.condition
     if not isinstance(condition, sympy.Basic) or not condition.free_symbols:
         return
-    text = symbols.in_words(condition)
-    stop.detail = stop.detail.replace(f"({condition})", f"({text})")
-    if isinstance(condition, (Boolean, sympy.Rel)):
-        opposite = symbols.in_words(sympy.Not(condition))
+    text = symbols.in_words(condition, written)
+    stop.detail = stop.detail.replace(f" ({condition})", f" ({text})" if text else "")
+    if text and isinstance(condition, (Boolean, sympy.Rel)):
+        opposite = symbols.in_words(sympy.Not(condition), written)
         stop.remedy = f"{stop.remedy}; here: torch._check({text}), or torch._check({opposite}), where one always holds"
 
 
@@ -162,6 +162,8 @@ def unread_class(cls: type, what: str = "") -> Break:
     kind = PYTHON_TYPES[cls].__name__
     if cls in GRAPH_SCALARS:
         return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that is unbacked")
+    if "iterator" in kind:
+        what, kind = "the next item", "loop"
     return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
 
 
@@ -370,5 +372,6 @@ class UserPrinter(PythonPrinter):  # type: ignore[misc]
     _print_OpaqueUnaryFn_sqrt = _called("math.sqrt")
     _print_RoundToInt = _called("round")
     _print_Abs = _called("abs")
+    _print_Float = staticmethod(lambda expr: repr(float(expr)))  # type: ignore[assignment]
     _print_Min = _called("min")
     _print_Max = _called("max")

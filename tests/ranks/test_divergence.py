@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,8 +104,19 @@ step(torch.ones(4))
 def test_symmetry_of_a_fake_world(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    verdict = subprocess.run([sys.executable, "-m", "stator", "symmetry", "--ranks", "3", str(script)], cwd=ROOT,
+    verdict = subprocess.run([sys.executable, "-m", "stator", "symmetry", "--ranks", "3", "--json", str(script)], cwd=ROOT,
                              capture_output=True, text=True, timeout=200)
     assert verdict.returncode == 1 and "ranks 0 and 2 of 3 diverge at their collective 0" in verdict.stderr
     assert f"all_reduce(float32[4], sum) at {script}:13" in verdict.stderr
     assert f"broadcast(float32[4]) at {script}:11" in verdict.stderr
+    found = json.loads(verdict.stdout.splitlines()[-1])
+    assert (found["status"], found["size"], found["ranks"], found["collectives"]) == (1, 3, [0, 2], 0)
+    assert found["runs"][1] == f"broadcast(float32[4]) at {script}:11"
+
+
+def test_a_rank_that_fails_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise ValueError('no')")
+    verdict = subprocess.run([sys.executable, "-m", "stator", "symmetry", "--ranks", "2", str(script)], cwd=ROOT,
+                             capture_output=True, text=True, timeout=200)
+    assert verdict.returncode == 3 and "rank 0 of 2 failed" in verdict.stderr

@@ -138,7 +138,9 @@ def graph_failed(error: Exception) -> Any:
     if isinstance(error, BackendError) or raised_by_a_handler(error):
         raise error
     what = f"{type(error).__name__}: {error}"
-    events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))
+    checked = "stator assertion " in what or "Runtime assertion failed " in what
+    why = "a check of the program on values of tensors fails" if checked else f"it raised {what}"
+    events.emit(events.EagerFallback("a compiled graph", why))
     return run_as_it_is(f"stator: a compiled graph raised {what}, and the program itself does not: a bug of the "
                         "backend, or of Stator's capture. The call was made eagerly instead, as every such call will "
                         "be.")

@@ -20,7 +20,7 @@ import torch
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator import _core
+from stator import _core, events
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.resume.native_opcodes import plan_step
@@ -56,8 +56,8 @@ class Points:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
         found = self.known.get(key)
         if found is None:
-            line = decode(states[-1].code).instructions[states[-1].index].line
-            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}", line or 0)
+            place, text = events.names.resumed([state.place(state is not states[-1]) for state in states])
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at {text}", place)
             found.compiled = self.make_entry(found)
             self.known[key] = found
         return found

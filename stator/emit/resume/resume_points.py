@@ -41,7 +41,7 @@ class ResumePoint:
     handled: bool
     raising: bool
     name: str
-    line: int = 0
+    place: tuple[str, int] = ("", 0)  # the user's line
     names: list[str] = field(default_factory=list)
     compiled: Any = None
     _native: dict[Any, types.CodeType] = field(default_factory=dict)

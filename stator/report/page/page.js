@@ -1,5 +1,6 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+const run = JSON.parse(document.getElementById("data").textContent);
+let data = run;  // of the rank that is shown
 const view = document.getElementById("view");
 const PAGE = 200;
 
@@ -76,6 +77,9 @@ const totals = () => {
     capture: captures.reduce((sum, each) => sum + each.seconds, 0),
     backend: data.compiles.reduce((sum, each) => sum + each.seconds, 0),
     price: data.breaks.reduce((sum, each) => sum + each.passages * each.added_us, 0) / 1e6,
+    again: data.recompiles.reduce((sum, each) => sum + each.seconds, 0),
+    eager: data.eager.reduce((sum, each) => sum + each.count, 0),
+    eagerly: data.eager.reduce((sum, each) => sum + each.seconds, 0),
   };
 };
 
@@ -87,9 +91,10 @@ const sections = {
     const found = [el("div", {class: "tiles"},
       tile(String(sum.graphs), "graphs", "graphs"), tile(String(data.breaks.length), "breaking lines", "breaks"),
       tile(String(data.recompiles.length), "recompiles", "recompiles"),
-      tile(String(data.eager.length), "eager calls", "timeline"), tile(String(sum.guards), "guards", "guards"),
+      tile(String(sum.eager), "eager calls", "eager"), tile(String(sum.guards), "guards", "guards"),
       tile(seconds(sum.capture), "to capture", "timeline"), tile(seconds(sum.backend), "of it in backends", "timeline"),
-      tile(seconds(sum.price), "added by breaks", "breaks"))];
+      tile(seconds(sum.price), "added by breaks", "breaks"), tile(seconds(sum.again), "in recompiles", "recompiles"),
+      tile(seconds(sum.eagerly), "in eager calls", "eager"))];
     if (data.error) found.push(el("p", {class: "bad"}, `The script ended with ${data.error}`));
     found.push(el("h2", {}, "Functions"));
     found.push(...(data.sites.length ? table(["function", "#entries", "#calls", "#guards"], data.sites,
@@ -131,6 +136,28 @@ const sections = {
         paged(rows, recompileCard, holder));
     }
     return found;
+  },
+  eager() {
+    if (!data.eager.length) return [none("No call ran eagerly.")];
+    const holder = el("div");
+    return [holder, paged(data.eager, eagerCard, holder)];
+  },
+  ranks() {
+    const all = run.ranks;
+    const marked = (values, draw) => values.map((value) => el("td", {class: `n${!draw && new Set(values).size > 1
+      ? " differs" : ""}`}, draw ? draw(value) : String(value)));
+    const side = (title, rows) => rows.length ? [el("h2", {}, title), ...table(["", ...all.map((each) => `#rank ${each.rank}`)],
+      rows, (row) => el("tr", {}, cell(el("span", {class: "code"}, row.name)), ...marked(row.values, row.draw)))] : [];
+    const names = (pick) => [...new Set(all.flatMap((each) => Object.keys(each.summary[pick])))].sort();
+    const counted = (pick) => names(pick).map((name) => ({name, values: all.map((each) => each.summary[pick][name] || 0)}));
+    const told = {graphs: 0, operations: 0, guards: 0, capture_seconds: seconds, calls: 0, peak_bytes: bytes};
+    const first = Object.entries(told).map(([name, draw]) => ({name: name.replace("_", " "), draw: draw || null,
+      values: all.map((each) => each.summary[name])}));
+    return [el("p", {}, "Show the other sections for ", ...all.flatMap((each, index) => [el("button", {class: "link",
+      "aria-pressed": String(each === data), onclick: () => showRank(index, "overview")}, `rank ${each.rank}`), " "])),
+    ...side("Totals", first), ...side("Calls by function", counted("functions")), ...side("Breaks", counted("breaks")),
+    ...side("Recompiles", counted("recompiles")), ...side("Eager calls", counted("eager")),
+    ...side("Collectives, captured", counted("collectives"))];
   },
   graphs(target) {
     const holder = el("div");
@@ -281,11 +308,22 @@ function tried(file, line) {
       ? `None of ${each.tried.length} tried remedies works.` : "No remedy is known that could be tried.")),
   ]);
 }
+function eagerCard(each) {
+  const price = each.timed ? `${count(each.count, "call")}; ${seconds(each.seconds / each.timed)} each: `
+    + `${seconds(each.seconds)} in all${each.timed < each.count ? ` (of ${each.timed} that were timed)` : ""}`
+    : `${count(each.count, "call")}; not timed`;
+  return el("article", {class: "card", tabindex: "0"}, el("h3", {class: "code"}, each.name), el("pre", {}, each.why),
+    each.file ? el("p", {}, "at ", place(each.file, each.line)) : null, el("p", {class: "price"}, price),
+    excerpt(each.file, each.line));
+}
 function recompileCard(each) {
   const rows = each.entries.map((entry, index) => el("p", {}, index ? `nor entry ${index + 1}: ` : "",
     el("span", {class: index ? "" : "price"}, entry.cause), entry.file ? ", at " : "",
     place(entry.file, entry.line), entry.more ? `, and ${entry.more} more guards` : ""));
+  const price = each.seconds ? `${seconds(each.seconds)} to compile again; one check of the new entry takes `
+    + `${each.guard_us.toFixed(1)} us` : "nothing was compiled for it";
   return el("article", {class: "card", tabindex: "0"}, el("p", {class: "dim"}, `after ${seconds(each.t)}`), ...rows,
+    el("p", {class: "price"}, price),
     el("pre", {}, each.entries[0].guard), excerpt(each.file, each.line), ...tried(each.file, each.line));
 }
 const matches = (words, ...texts) => words.every((word) => texts.some((text) => text.toLowerCase().includes(word)));
@@ -293,6 +331,10 @@ function search(label, then) {
   const box = el("input", {type: "search", placeholder: label, "aria-label": label});
   box.addEventListener("input", () => then(box.value.toLowerCase().split(/\s+/).filter(Boolean)));
   return el("p", {}, box);
+}
+function callRates() {
+  return data.calls.slice(1).map((each, index) => ({from: data.calls[index].t, to: each.t,
+    rate: (each.calls - data.calls[index].calls) / Math.max(each.t - data.calls[index].t, 1e-9)}));
 }
 function drawTimeline(canvas) {
   const width = canvas.clientWidth, height = canvas.clientHeight, scale = window.devicePixelRatio || 1;
@@ -302,7 +344,7 @@ function drawTimeline(canvas) {
   pen.scale(scale, scale);
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
-  const lanes = {CaptureFinished: ["captures", "--good"], BackendCompiled: ["compiles", "--mark"],
+  const lanes = {calls: ["calls", "--mark"], CaptureFinished: ["captures", "--good"], BackendCompiled: ["compiles", "--mark"],
     GraphBreak: ["breaks", "--bad"], Recompile: ["recompiles", "--warn"], EagerFallback: ["eager", "--dim"]};
   const names = Object.keys(lanes), step = height / names.length, long = Math.max(data.seconds, 1e-9);
   pen.font = "12px system-ui, sans-serif";
@@ -311,6 +353,13 @@ function drawTimeline(canvas) {
     pen.fillText(lanes[name][0], 6, lane * step + step / 2 + 4);
   });
   const room = width - 90;
+  const most = Math.max(1, ...callRates().map((each) => each.rate));
+  for (const each of callRates()) {
+    const left = 80 + each.from / long * room, size = each.rate ? Math.max(2, Math.sqrt(each.rate / most)
+      * (step - 8)) : 0;
+    pen.fillStyle = colour("--mark");
+    pen.fillRect(left, step - 4 - size, Math.max(1, (each.to - each.from) / long * room), size);
+  }
   for (const each of data.events) {
     const lane = names.indexOf(each.kind);
     if (lane < 0) continue;
@@ -320,7 +369,8 @@ function drawTimeline(canvas) {
   }
 }
 
-const titles = {overview: "Overview", timeline: "Timeline", breaks: "Breaks", recompiles: "Recompiles", graphs: "Graphs",
+const titles = {overview: "Overview", timeline: "Timeline", breaks: "Breaks", recompiles: "Recompiles",
+  eager: "Eager calls", ...(run.ranks ? {ranks: "Ranks"} : {}), graphs: "Graphs",
   guards: "Guards", sizes: "Sizes", regions: "Regions", memory: "Memory", source: "Source"};
 const tabs = document.getElementById("tabs");
 for (const [name, title] of Object.entries(titles)) tabs.append(el("button", {role: "tab", id: `tab-${name}`,
@@ -343,9 +393,19 @@ function open(name, target) {
   view.replaceChildren(...sections[name](target));
   if (location.hash.slice(1) !== name) history.replaceState(null, "", `#${name}`);
 }
-document.getElementById("title").textContent = data.title;
-document.getElementById("summary").textContent = `${count(data.captures.length, "capture")}, ${count(data.breaks.length,
-  "breaking line")}, ${count(data.recompiles.length, "recompile")} in ${seconds(data.seconds)}`;
+function summarise() {
+  const rank = run.ranks ? `rank ${data.rank} of ${run.ranks.length}: ` : "";
+  document.getElementById("title").textContent = data.title;
+  document.getElementById("summary").textContent = `${rank}${count(data.captures.length, "capture")}, ${count(
+    data.breaks.length, "breaking line")}, ${count(data.recompiles.length, "recompile")} in ${seconds(data.seconds)}`;
+}
+function showRank(index, section) {
+  data = run.ranks[index];
+  summarise();
+  open(section);
+}
+if (run.ranks) data = run.ranks[0];
+summarise();
 const wanted = location.hash.slice(1);
-open(Object.hasOwn(sections, wanted) ? wanted : "overview");
+open(Object.hasOwn(titles, wanted) ? wanted : "overview");
 document.documentElement.dataset.ready = "yes";

@@ -13,7 +13,8 @@ from stator import _core, events
 from stator.cache import dispatch, nested
 from stator.errors import RecompileForbidden
 from stator.guards.guard import Guard, Kind
-from stator.source import Local
+from stator.guards.guard_semantics import explain, failing
+from stator.source import Index, Local
 
 
 def scaled(x: torch.Tensor, settings: dict[str, Any]) -> torch.Tensor:
@@ -33,7 +34,7 @@ def test_the_old_value_and_the_new_one_are_told() -> None:
 def test_the_warning_at_the_limit_names_both() -> None:
     compiled = stator.compile(scaled, backend="eager", recompile_limit=1)
     compiled(torch.ones(2), {"name": "ab"})
-    with pytest.warns(RuntimeWarning, match="it was 'ab' and is 'abc'"):
+    with pytest.warns(RuntimeWarning, match="was 'ab', is 'abc'"):
         compiled(torch.ones(2), {"name": "abc"})
 
 
@@ -46,9 +47,28 @@ def test_the_warning_names_the_number_that_broke_a_relation() -> None:
     compiled = stator.compile(bounded, backend="eager", recompile_limit=2)
     for steps[0] in (2, 3):
         compiled(torch.ones(2))
-    with pytest.warns(RuntimeWarning, match=r"the guard steps\[0\] <= 70 failed: steps\[0\] is 200 \(guarded at"):
+    with pytest.warns(RuntimeWarning, match=r"steps\[0\] <= 70 no longer holds: steps\[0\] is 200 \("):
         steps[0] = 200
         compiled(torch.ones(2))
+
+
+def test_a_setting_of_torch_that_changes_at_the_limit() -> None:
+    def named(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x + len(name)
+
+    compiled = stator.compile(named, backend="eager", recompile_limit=2, isolate_recompiles=True)
+    for name in ("a", "bb"):
+        compiled(torch.ones(2, requires_grad=True), name)
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="recompile limit"):
+        found = compiled(torch.ones(2, requires_grad=True), "ccc")
+    assert found.tolist() == [4.0, 4.0] and not found.requires_grad
+
+
+def test_guards_that_fail_are_found_by_halves() -> None:
+    guards = [Guard(Local("xs", 0), Kind.LEN, 7)] + [
+        Guard(Index(Local("xs", 0), place), Kind.EQUALS, place % 3) for place in range(9)]
+    for xs in ([0, 1, 2] * 3, [0] * 7, list(range(7)), []):
+        assert failing(guards, (xs,)) == [guard for guard in guards if explain(guard, (xs,)) is not None]
 
 
 def captures(compiled: Any, name: str) -> int:
@@ -65,7 +85,7 @@ def test_stances() -> None:
         assert captures(compiled, "abc") == 0
     with stator.set_stance("fail_on_recompile"):
         assert captures(compiled, "ab") == 0
-        with pytest.raises(RecompileForbidden, match="settings\\['name'\\] == 'ab'"):
+        with pytest.raises(RecompileForbidden, match="settings\\['name'\\] was 'ab', is 'abc'"):
             captures(compiled, "abc")
     assert captures(compiled, "abc") == 1
 

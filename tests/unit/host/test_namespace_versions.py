@@ -99,3 +99,15 @@ def test_a_method_that_is_added_and_removed_is_no_patch(monkeypatch: pytest.Monk
     assert not suspended_patches.find_patches()
     monkeypatch.undo()
     assert not suspended_patches.find_patches()
+
+
+def test_installing_is_no_patch() -> None:
+    was = stator.is_installed()
+    stator.install()
+    try:
+        assert "compile" not in [name for owner, name, _ in find_patches() if owner is torch]
+    finally:
+        stator.uninstall()
+    assert "compile" not in [name for owner, name, _ in find_patches() if owner is torch]
+    if was:
+        stator.install()

@@ -20,7 +20,8 @@ from stator.installation import torch_records
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = "tests/unit/installation/recorded_program.py"
-LOGS = "graph_breaks,recompiles,recompiles_verbose,graph,graph_code,graph_sizes,guards,bytecode,trace_source,+dynamic"
+LOGS = "graph_breaks,recompiles,recompiles_verbose,graph,graph_code,graph_sizes,guards,bytecode,trace_source,trace_call," \
+    "trace_bytecode,+dynamic"
 
 
 class Run(NamedTuple):
@@ -77,6 +78,8 @@ def records_of(trace: Path) -> list[Record]:
     ("guards", [r"GUARDS:", r"\+- n == 2  # .*recorded_program.py:28"]),
     ("bytecode", [r"ORIGINAL BYTECODE program .*recorded_program.py line 27", r"BINARY_OP",
                   r"MODIFIED BYTECODE program", r"def residual\("]),
+    ("trace_call", [r"\[0/0\] TRACE FX call mul from .*recorded_program.py:28", r"y = x \* n"]),
+    ("trace_bytecode", [r"\[0/0\] TRACE LOAD_FAST", r"\[0/0\] TRACE BINARY_OP \*"]),
     ("trace_source", [r"TRACE starts_line .*recorded_program.py:28 in program", r"y = x \* n"]),
 ])
 def test_torch_logs_show_captures(run: Run, artifact: str, wanted: list[str]) -> None:

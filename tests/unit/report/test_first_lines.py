@@ -304,7 +304,7 @@ def test_a_value_that_is_gone_is_not_the_cause() -> None:
         with pytest.raises(TypeError):
             c(X, {"inner": 5})
     found = next(event for event in log if isinstance(event, events.Recompile))
-    assert "cannot be read" not in found.new and "type(options['inner']) is dict" in found.guard_text
+    assert "is gone" not in found.new and "type(options['inner']) is dict" in found.guard_text
 
 
 def test_all_means_all() -> None:

@@ -19,6 +19,7 @@ from torch import nn
 
 import stator
 from stator import events
+from stator.cli.rank_files import summary
 from stator.errors import UserFrame
 from stator.report.page import page, to_json
 from stator.report.run_data import Price, Recording, recording, run_data
@@ -49,7 +50,10 @@ def data():
         model.scale = 2.0
         compiled(torch.ones(2, 4))
     found = next(event for event in run.log if isinstance(event, events.GraphBreak))
-    return run_data(run, "script.py", [Price(found, 2, 3.0, 5.0)])
+    late = events.EagerFallback("late", "the stance is 'eager_on_recompile'", __file__, 1)
+    run.add(late)
+    run.calls = [(0.0, 0), (run.seconds, 2)]
+    return run_data(run, "script.py", [Price(found, 2, 3.0, 5.0)], eager=[(late, 0.25)])
 
 
 def hostile_data(count: int = 50):
@@ -84,6 +88,9 @@ def test_the_data_names_the_users_terms(data) -> None:
     nodes = [node for capture in data["captures"] for node in capture["nodes"]]
     assert any(node["file"] == __file__ for node in nodes) and __file__ in data["sources"]
     assert all(capture["guard_us"] > 0 for capture in data["captures"])
+    recompile, [eager] = data["recompiles"][0], data["eager"]
+    assert 0 < recompile["seconds"] < data["seconds"] and recompile["guard_us"] > 0
+    assert (eager["count"], eager["timed"], eager["seconds"]) == (1, 1, 0.25)
     assert json.loads(json.dumps(data)) == data
 
 
@@ -125,7 +132,8 @@ def opened(browser, tmp_path: Path, found, **options):
     return tab
 
 
-SECTIONS = ("overview", "timeline", "breaks", "recompiles", "graphs", "guards", "sizes", "regions", "memory", "source")
+SECTIONS = ("overview", "timeline", "breaks", "recompiles", "eager", "graphs", "guards", "sizes", "regions", "memory",
+            "source")
 
 
 def test_click_through_every_section(browser, tmp_path: Path, data) -> None:
@@ -142,6 +150,11 @@ def test_from_a_break_to_its_line_to_its_node_and_back(browser, tmp_path: Path, 
     tab = opened(browser, tmp_path, data)
     tab.click("#tab-breaks")
     assert "5.0 us" in tab.inner_text("#view") and "Remedy:" in tab.inner_text("#view")
+    tab.click("#tab-recompiles")
+    assert "to compile again; one check of the new entry takes" in tab.inner_text("#view")
+    tab.click("#tab-eager")
+    assert "1 call; 250.0 ms each: 250.0 ms in all" in tab.inner_text("#view")
+    tab.click("#tab-breaks")
     tab.click("article .link >> nth=0")
     assert "# breaks" in tab.inner_text(".source .hit")
     tab.click(".source .l:has-text('return y + 1')")
@@ -153,6 +166,22 @@ def test_from_a_break_to_its_line_to_its_node_and_back(browser, tmp_path: Path, 
     tab.fill("input[type=search]", "linear")
     assert "linear" in tab.inner_text("details tbody tr >> nth=0")
     assert tab.problems == []
+
+
+def test_ranks_stand_side_by_side(browser, tmp_path: Path, data) -> None:
+    other = {**data, "title": "script.py", "breaks": [], "recompiles": []}
+    ranks = [each | {"rank": rank, "summary": summary(each, ())} for rank, each in enumerate((data, other))]
+    tab = opened(browser, tmp_path, {"title": "script.py", "version": 1, "ranks": ranks},
+                 viewport={"width": 390, "height": 780})
+    assert tab.inner_text("#summary").startswith("rank 0 of 2: ")
+    tab.click("#tab-ranks")
+    assert "SB002 the truth of a tensor" in tab.inner_text("#view")
+    assert tab.evaluate("document.querySelectorAll('td.differs').length") >= 4
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.click("#view .link >> nth=1")
+    assert tab.inner_text("#summary").startswith("rank 1 of 2: ") and "0 breaking lines" in tab.inner_text("#summary")
+    tab.click("#tab-breaks")
+    assert "No graph break" in tab.inner_text("#view") and tab.problems == []
 
 
 def test_the_keyboard_is_enough(browser, tmp_path: Path, data) -> None:

@@ -89,5 +89,5 @@ def test_symbols_are_told_by_the_names_of_the_program() -> None:
     number = env.create_unbacked_symint()
     mask = graph.placeholder("mask")
     nodes.definitions[number.node.expr] = (graph.call_method("item", (mask,)), ())
-    assert nodes._name(number.node.expr) == "mask.item()"
-    assert nodes._name(sympy.Symbol("s9")) == "s9"
+    assert nodes.in_words(-number.node.expr > 2.5, lambda node: "mask.max().item()") == "-mask.max().item() > 2.5"
+    assert nodes.in_words(sympy.Symbol("s9") > 2, lambda node: "") == ""

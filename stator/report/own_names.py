@@ -1,0 +1,51 @@
+"""Names that users give, in place of those of `events.Names`.
+
+In: modules, calls, frames and misses of a capture.  Out: the way to a module, the names of arguments, lines and causes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import CodeType
+
+from stator import events
+from stator.report.expressions import expression_at
+from stator.report.frames import is_library
+from stator.report.misses import change, nearest
+from stator.report.names import Placed, members, short, terms_of, user_lines
+
+
+class UserNames(events.Names):
+    """Modules by the way from the compiled one, arguments by the parameters of `forward`."""
+
+    def modules(self, root: object, wanted: Sequence[object]) -> dict[int, str]:
+        sought = {id(each) for each in wanted}
+        return {id(module): path for module, path in members(root) if id(module) in sought}
+
+    def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> events.Terms:
+        return terms_of(fn, point, values)
+
+    def expression(self, code: CodeType, offset: int) -> str:
+        return expression_at(code, offset)
+
+    def resumed(self, places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], str]:
+        inner = places[-1]
+        own = next((each for each in reversed(places) if not is_library(each[0])), inner)
+        return own, f"line {own[1]}" + ("" if own == inner else f" ({os.path.basename(inner[0])}:{inner[1]})")
+
+    def missed(self, event: events.Recompile | None) -> str:
+        if event is None:
+            return ""
+        place = f" ({event.filename}:{event.line})" if event.filename is not None else ""
+        return f": {change(nearest(event), event.terms)}{place}"
+
+    def site(self, name: str) -> str:
+        return short(name)
+
+    def line(self, guard: Placed, guards: Sequence[Placed], begins: tuple[str, int]) -> tuple[str, int]:
+        found = user_lines(guards)(guard)
+        return begins if found is None or is_library(found[0]) and not is_library(begins[0]) else found
+
+
+events.names = UserNames()
