@@ -119,7 +119,7 @@ class VM(Machine):
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose_length(value)
             return self.give(iter(value), cont)
-        if id(value) in self.generators:
+        if self.generators.iterated(value) is not None:
             return self.give(value, cont)
         if cls is ndarray and self.heap.trace_numpy and value.ndim and concerns(self, (value,)):
             return self.give(iter(items_of(self, value)), cont)
@@ -185,7 +185,7 @@ class VM(Machine):
         if type(iterator) in _SIMPLE_ITERATORS:
             return [item.force() if type(item) is Box else item for item in iterator]
         if type(find(self, type(iterator), "__next__")) is types.WrapperDescriptorType \
-                and id(iterator) not in self.generators:
+                and self.generators.iterated(iterator) is None:
             self.refuse_outside_iterator(iterator)
             return [item.force() if type(item) is Box else item for item in self.native(list, (iterator,))]
         items: list[Any] = []
@@ -241,7 +241,7 @@ class VM(Machine):
                 value = value.force()  # else the loop variable stays unread until someone loads it
             frame.stack.append(value)
             return
-        body = self.generators.get(id(iterator))
+        body = self.generators.iterated(iterator)
         if body is not None:
             return delegation.resume(self, body, None, delegation.ForNext(target))
         cont = delegation.ForCall(target)
@@ -253,7 +253,7 @@ class VM(Machine):
 
     def call_next(self, iterator: Any, cont: Any) -> None:
         """`iterator.__next__()`; exhaustion is a StopIteration."""
-        body = self.generators.get(id(iterator))
+        body = self.generators.iterated(iterator)
         if body is not None:
             return delegation.resume(self, body, None, delegation.NextCall(cont))
         method = find(self, type(iterator), "__next__")

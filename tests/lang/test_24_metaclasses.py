@@ -1,5 +1,6 @@
 """Metaclasses, __init_subclass__, __class_getitem__, type with three arguments."""
 
+import abc
 import types
 
 import stator
@@ -281,3 +282,27 @@ def a_property_stays_itself_over_a_break(x):
     kept, pair = Titled.title, (1, Titled.title)
     stator.graph_break()
     return kept is Titled.__dict__["title"], kept == Titled.title, pair == (1, Titled.title), x + 1
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def classes_that_deny_themselves(x):
+    class Denying(type):
+        def __subclasscheck__(cls, sub):
+            return False
+
+        def __instancecheck__(cls, obj):
+            return False
+
+    class Base(metaclass=Denying):
+        pass
+
+    class Derived(Base):
+        pass
+
+    class Hooked(metaclass=abc.ABCMeta):
+        @classmethod
+        def __subclasshook__(cls, sub):
+            return "there" in sub.__dict__
+
+    return (issubclass(Base, Base), issubclass(Derived, Base), issubclass(Base, (int, Base)), isinstance(Base(), Base),
+            isinstance(Derived(), Base), issubclass(Hooked, Hooked), isinstance(Hooked(), Hooked), x + 1)  # fmt: skip

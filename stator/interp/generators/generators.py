@@ -13,6 +13,7 @@ compiled segment writes back what it did to a generator from outside, so that CP
 
 from __future__ import annotations
 
+import gc
 import types
 import weakref
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
-from stator.interp.generators.delegation import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded, resume, throw
+from stator.interp.generators.delegation import ASYNC_GENERATOR, AWAITED, COROUTINE, Suspended, Yielded, resume, throw
 from stator.interp.machine import Bug, Thunk, op, program_of
 from stator.interp.services import VM
 from stator.source import CallOf, Index, Pinned
@@ -351,6 +352,14 @@ class Generators(dict[int, Any]):
         if found is None and key in self.vm.heap.by_standin:
             found = adopt(self.vm, self.vm.heap.by_standin[key])
         return default if found is None else found
+
+    def of(self, value: object) -> Any:
+        """The body of a generator, or of the coroutine behind `coroutine.__await__()`."""
+        return self.get(id(gc.get_referents(value)[0] if type(value) is AWAITED else value))
+
+    def iterated(self, value: object) -> Any:
+        """The same of a value that `for` and next() take items from."""
+        return self.of(value) if type(value) is types.GeneratorType or type(value) is AWAITED else None
 
     def __contains__(self, key: object) -> bool:
         return self.get(key) is not None  # type: ignore[arg-type]

@@ -100,9 +100,9 @@ def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
     if posed is not None:
         if type(cls) is not type and type(cls) is not abc.ABCMeta:  # their checks ask the class alone
             raise Break("SB014", f"isinstance() of a {posed.__name__} from outside")
-        return _check_class(vm, posed, posed, cls, "__subclasscheck__", posed)
+        return posed is cls or _check_class(vm, posed, posed, cls, "__subclasscheck__", posed)
     seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
-    return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
+    return seen_type is cls or _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
 
 def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
@@ -114,8 +114,6 @@ def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
 
 
 def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argument: object) -> bool:
-    if seen_type is cls:
-        return True
     meta = type(cls)
     if meta is type:
         if cls in ancestors(vm, seen_type):
