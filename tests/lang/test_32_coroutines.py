@@ -1,7 +1,11 @@
 """Coroutines driven by hand; async with, async for, async comprehensions and generators."""
 
 import types
+import warnings
 
+import pytest
+
+import stator
 from curriculum import call, case, ramp
 
 
@@ -395,3 +399,24 @@ def wrappers_of_await(x):
     thrown = waits(5).__await__()
     next(thrown)
     return found, ending(lambda: thrown.throw(ValueError("thrown"))), thrown.close(), x + 1
+
+
+@pytest.mark.parametrize("keeps", ["nothing", "a variable", "a begun one", "a closed one"])
+def test_coroutines_that_nothing_awaits_warn(keeps):
+    def dropped(n):
+        coroutine = waits() if keeps != "nothing" else waits() and None
+        if keeps == "a begun one":
+            coroutine.send(None)
+        elif keeps == "a closed one":
+            coroutine.close()
+        return n
+
+    def warnings_of(fn):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fn(1)
+        return [str(each.message) for each in told]
+
+    compiled = stator.compile(dropped, backend="eager")
+    assert warnings_of(compiled) == warnings_of(compiled) == warnings_of(dropped)
+    assert bool(warnings_of(dropped)) == (keeps in ("nothing", "a variable"))

@@ -176,7 +176,7 @@ def driven(vm: VM, body: Suspended, flags: int, name: str, qualname: str) -> Any
     key = id(made)
     vm.generators[key] = body
     vm.generators.bodies.append(weakref.ref(body))
-    body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
+    body.handle = weakref.ref(made, lambda _: vm.generators.dropped(key))
     return made
 
 
@@ -346,12 +346,19 @@ class Generators(dict[int, Any]):
         self.vm = vm
         self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
         self.live = True  # until the trace is over
+        self.unawaited = False  # whether a coroutine died before it was begun
 
     def get(self, key: int, default: Any = None) -> Any:
         found = dict.get(self, key)
         if found is None and key in self.vm.heap.by_standin:
             found = adopt(self.vm, self.vm.heap.by_standin[key])
         return default if found is None else found
+
+    def dropped(self, key: int) -> None:
+        """The object of a body has died."""
+        body = dict.pop(self, key, None)
+        if body is not None and not body.started and not body.done and body.kind == "coroutine":
+            self.unawaited = self.unawaited or self.live
 
     def of(self, value: object) -> Any:
         """The body of a generator, or of the coroutine behind `coroutine.__await__()`."""

@@ -48,8 +48,14 @@ def _check(vm: VM, args: Any) -> None:
         vm.identity.tells_of_deaths = True
 
 
+def require_awaited(vm: VM) -> None:
+    if vm.generators.unawaited:
+        raise Break("SB019", "a coroutine that nothing awaits: CPython warns where it dies", whole_call=True)
+
+
 def refuse_untold_deaths(vm: VM) -> None:
-    """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
+    """Refuse deaths that are seen: of coroutines, and of stand-ins, which collections of weak references count."""
+    require_awaited(vm)
     if vm.identity.tells_of_deaths and anything_let_go(vm.heap):
         raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
