@@ -420,3 +420,15 @@ def test_coroutines_that_nothing_awaits_warn(keeps):
     compiled = stator.compile(dropped, backend="eager")
     assert warnings_of(compiled) == warnings_of(compiled) == warnings_of(dropped)
     assert bool(warnings_of(dropped)) == (keeps in ("nothing", "a variable"))
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def classes_of_suspended_frames(x):
+    async def numbers():
+        yield 1
+
+    begun, coroutine = (n for n in (1, 2)), waits()
+    found = [(value.__class__, isinstance(value, int), isinstance(value, types.CoroutineType))
+             for value in (begun, coroutine, numbers())]  # fmt: skip
+    coroutine.close()
+    return found, x + 1

@@ -197,11 +197,21 @@ VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.date
 
 def parts_of(value: object) -> Any:
     """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
+    if is_struct_sequence(type(value)):
+        items, more = value.__reduce__()[1]
+        parts = (*items, *more.items())
+        return parts if is_constant(parts) else None
     if type(value) not in VALUES:
         return None
     parts = tuple(value.as_tuple()) if type(value) is decimal.Decimal else value.__reduce__()[1]
     parts = tuple(parts_of(part) if type(part) in VALUES else part for part in parts)
     return parts if is_constant(parts) else None
+
+
+def is_struct_sequence(cls: type) -> bool:
+    """Whether a type is a C tuple with names (sys.version_info, os.stat_result), which nothing changes."""
+    return cls.__base__ is tuple and type(cls.__dict__.get("n_sequence_fields")) is int \
+        and type(cls.__dict__.get("__reduce__")) is types.MethodDescriptorType
 
 
 def decimal_settings() -> tuple[Any, ...]:

@@ -222,7 +222,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         raise Break("SB020", f"{name} of a frame")
     if type(obj) is types.FrameType:
         vm.frame_objects.update(obj)
-    if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
+    if id(obj) in vm.generators and name not in ("__name__", "__qualname__", "__class__"):
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
         return vm.give(vm.native(descr.__get__, (obj,)), cont)

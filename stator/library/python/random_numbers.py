@@ -7,7 +7,8 @@ give such numbers; among other things they break at that very call, and so does 
 
 A stream that is made inside, seeded or set to a state there draws the same numbers at every call: the trace has a real
 one, whose methods are interpreted or run natively (random.seed(5); random.choice(xs)  ->  the very item).  Where it
-stands in for one from outside, the residual sets that one to the state in which the program left it.
+stands in for one from outside, the residual sets that one to the state in which the program left it.  Under
+fullgraph=True a program that would break at a drawn number is captured again so: the state of the stream is guarded.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Any
 
 import numpy
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
+from stator.guards.guard import Kind
 from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
-from stator.source import Drawn, Pinned, Source
+from stator.source import CallOf, Drawn, Pinned, Source
 
 _SEEDS = (int, float, str, bytes)
 _PLAIN = (int, float, bool, type(None))
@@ -40,6 +42,7 @@ _NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
 _MOST_NUMBERS = 64
 _SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
                              numpy.random.Generator: numpy.random.default_rng(0)}
+_COMPARABLE = (random.Random, numpy.random.RandomState)  # whose states guards compare
 _COMPILED = type(numpy.random.RandomState.__dict__["rand"])
 _OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Generator)
              for name, function in owner.__dict__.items() if type(function) is _COMPILED and name != "seed"]
@@ -51,7 +54,32 @@ _WHOLE = [function for function in _OF_NUMPY if function.__name__ in _NUMPY_WHOL
 
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
-    return stream if id(stream) in vm.random.known else vm.random.seeded.get(id(stream), (None, None))[1]
+    if id(stream) in vm.random.known:
+        return stream
+    if id(stream) not in vm.random.seeded and Strategy.DRAWN_NUMBERS in vm.turned_off:
+        _guard_state(vm, stream)
+    return vm.random.seeded.get(id(stream), (None, None))[1]
+
+
+def _guard_state(vm: VM, stream: object) -> None:
+    """Draw from a copy of an outside stream: where it stands is a guarded fact, and the residual moves it on."""
+    original = vm.heap.original_of(stream)
+    if type(original) in _COMPARABLE and not vm.locks.used and vm.recorder.scope.enclosing is None:
+        place = CallOf(Pinned(_comparable_state), (vm.heap.source_of(stream),))
+        vm.heap.guard(place, Kind.FRESH_CALL, _comparable_state(original))
+        stand_in(vm, stream, remade_stream(type(original), state_of(original)))
+
+
+def _comparable_state(stream: Any) -> tuple[Any, ...]:
+    """A pure reader for guards: all that decides over the numbers to come."""
+    return tuple(part.tobytes() if type(part) is numpy.ndarray else part for part in state_of(stream))
+
+
+def stand_in(vm: VM, stream: object, known: object) -> None:
+    """From now on the trace draws from `known` in place of an outside stream."""
+    vm.random.known[id(known)] = known
+    vm.random.seeded[id(stream)] = (stream, known)
+    vm.heap.note_handled(stream)
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
@@ -83,9 +111,7 @@ def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> Non
     except Exception as error:
         raise Break("SB013", f"a random stream: {name}() that is refused ({error})", leave=random.__file__) from None
     if id(stream) not in vm.random.known:
-        vm.random.known[id(known)] = known
-        vm.random.seeded[id(stream)] = (stream, known)
-        vm.heap.note_handled(stream)
+        stand_in(vm, stream, known)
 
 
 @rule(random.Random, numpy.random.RandomState, numpy.random.default_rng)

@@ -20,6 +20,7 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.calls.instantiation import instantiate
 from stator.interp.frame import UNBOUND, Raised
 from stator.interp.lookup import MISSING, ancestors, find
+from stator.interp.noted_effects import PlainCall, note
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr, tensor_class
 from stator.interp.objects.descriptors import TensorSuper
@@ -368,7 +369,7 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     """Guard whether a class counts as a subclass of an abstract one, which it may be registered with later."""
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
-    if is_a(seen, type) and cls not in ancestors(vm, seen):
+    if is_a(seen, type) and cls not in ancestors(vm, seen) and id(cls) not in vm.fresh:
         reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
         vm.heap.guard(CallOf(Pinned(reader), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
     return answer
@@ -396,6 +397,15 @@ def _abc_init(vm: VM, cls: Any, /) -> Any:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
     return vm.native(_abc._abc_init, (cls,))
+
+
+@rule(_abc._abc_register)
+def _abc_register(vm: VM, cls: Any, sub: Any, /) -> Any:
+    if id(cls) not in vm.fresh:
+        raise Break("SB006", "registering a class with an abstract base class from outside")
+    registered = vm.native(_abc._abc_register, (cls, sub))
+    note(vm, PlainCall(_abc._abc_register, (cls, sub), {}), False)
+    return registered
 
 
 rule(_abc._abc_subclasscheck)(lambda vm, cls, sub, /: guard_registrations(vm, cls, sub))
