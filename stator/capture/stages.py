@@ -25,7 +25,13 @@ from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break, Strategy
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.capture.call_site import CallSite, EagerStart, Installed
-from stator.capture.next_attempt import capture_without, guard_streams, hide_compiling, relax_capture, run_uncompiled
+from stator.capture.next_attempt import (
+    capture_without,
+    guard_streams,
+    hide_compiling,
+    relax_capture,
+    run_uncompiled,
+)
 from stator.capture.trace import Trace, trace
 from stator.emit.residual.eager_calls import EagerEntry, ExpectedError
 from stator.emit.residual.failing_calls import written_inputs

@@ -182,8 +182,9 @@ def modules_that_the_program_registers(x):
     before, sys.modules["made_inside"] = sys.modules["math"], made
     sys.modules["math"] = made
     try:
-        import made_inside
         import math as swapped
+
+        import made_inside
         from made_inside import scale
 
         return made_inside is made, swapped is made, x * scale

@@ -27,7 +27,15 @@ from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
-from stator.interp.generators.delegation import ASYNC_GENERATOR, AWAITED, COROUTINE, Suspended, Yielded, resume, throw
+from stator.interp.generators.delegation import (
+    ASYNC_GENERATOR,
+    AWAITED,
+    COROUTINE,
+    Suspended,
+    Yielded,
+    resume,
+    throw,
+)
 from stator.interp.machine import Bug, Thunk, op, program_of
 from stator.interp.services import VM
 from stator.source import CallOf, Index, Pinned
