@@ -371,6 +371,17 @@ def errors_of_await(x):
     found = (ending(lambda: awaiting(begun).send(None)), ending(lambda: over(Wrong()).send(None)),
              ending(lambda: over(NoAwaitable()).send(None)), ending(clinging.close))  # fmt: skip
     begun.close()
+
+    class Answering:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def __await__(self):
+            return self.answer
+
+    unused = waits()
+    found += tuple([ending(lambda: awaiting(Answering(answer)).send(None)) for answer in (None, 3, [1], unused, suspended_once())])
+    unused.close()
     return found, x + 1
 
 

@@ -11,6 +11,7 @@ from stator.code.instruction import Instruction
 from stator.code.opcodes import SEND_KEEPS
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
+from stator.interp.iteration import is_iterator
 from stator.interp.machine import op
 from stator.interp.services import VM
 
@@ -418,7 +419,24 @@ def GET_AWAITABLE(vm: VM, frame: Frame, instr: Instruction) -> None:
     method = {1: "__aenter__", 2: "__aexit__"}.get(instr.arg)
     text = f"object {name_in_errors(type(value))} can't be used in 'await' expression" if method is None else \
         f"'async with' received an object from {method} that does not implement __await__: {type(value).__name__}"
-    vm.call(vm.special_method(value, "__await__", text), ())
+    vm.call(vm.special_method(value, "__await__", text), (), {}, Awaited(None))
+
+
+class Awaited(Continuation):
+    """The iterator that `__await__` answers with."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Continuation | None) -> None:
+        self.cont = cont
+
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
+        body = vm.generators.get(id(value))
+        if is_a(value, types.CoroutineType) or body is not None and body.code.co_flags & ITERABLE_COROUTINE:
+            raise Raised(TypeError("__await__() returned a coroutine"))
+        if body is None and not is_iterator(type(value)):
+            raise Raised(TypeError(f"__await__() returned non-iterator of type '{name_in_errors(type(value))}'"))
+        vm.give(value, self.cont)
 
 
 @op

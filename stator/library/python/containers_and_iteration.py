@@ -302,16 +302,8 @@ suspending_rule(types.GeneratorType.__next__, delegation.AWAITED.__next__)(
 rule(types.GeneratorType.__iter__, delegation.AWAITED.__iter__)(lambda vm, generator, /: generator)
 suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation.AWAITED.close)(
     lambda vm, cont, generator, /: delegation.close(vm, _body(vm, generator), cont))
-
-
-@rule(types.CoroutineType.__await__)
-def _await(vm: VM, coroutine: Any, /) -> Any:
-    frame = vm.running
-    if frame.code.co_name == "__await__" and frame.unit.instructions[frame.ip].opname == "RETURN_VALUE":
-        return coroutine  # handed to an `await`, which takes either
-    return vm.native_unhooked(types.CoroutineType.__await__, (coroutine,))
-
-
+rule(types.CoroutineType.__await__)(
+    lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
 
 
