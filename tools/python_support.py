@@ -2,6 +2,7 @@
 
     python -m tools.python_support            run every cell, write docs/python-support.json and docs/python-support.md
     python -m tools.python_support --share    print the share that is captured, and change nothing
+    python -m tools.python_support --errors   the same, with the errors of slots that a type lacks
 
 In: a type, a slot, and where the value comes from (made inside the call, or an argument).  Out: one letter or break code
 for each, from a program that ran: `c` captured, `g` captured with a guard on the value, `e` captured with an effect on
@@ -29,6 +30,7 @@ PAGE = ROOT / "docs" / "python-support.md"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLACES = ("inside", "argument")
 CAPTURED = "cgex"
+ABSENT = ("TypeError", "AttributeError")  # in eager: the type has no such slot, and the cell does not count
 
 # A type: an expression that makes a value of it, and one for a second operand.
 TYPES = {
@@ -41,7 +43,7 @@ TYPES = {
     "type": ("Plain", "int"), "instance": ("Plain()", "1"), "function": ("(lambda a=1: a)", "1"),
     "method": ("[3, 1].copy", "1"), "builtin function": ("len", "'ab'"), "property": ("property(len)", "1"),
     "staticmethod": ("staticmethod(len)", "'ab'"), "classmethod": ("classmethod(len)", "1"),
-    "module": ("math", "1"), "cell": ("types.CellType(1)", "types.CellType(2)"),
+    "module": ("types.ModuleType('made')", "1"), "cell": ("types.CellType(1)", "types.CellType(2)"),
     "generic alias": ("list[int]", "list[str]"), "union": ("(int | str)", "(int | None)"),
     "deque": ("collections.deque([3, 1, 2])", "collections.deque([1])"),
     "defaultdict": ("collections.defaultdict(int, {'a': 1})", "{'c': 3}"),
@@ -210,8 +212,8 @@ def shown(value: object, depth: int = 0) -> str:
     return text + repr(sorted(getattr(value, "__dict__", {}))) if type(value).__name__ in ("Plain", "function") else text
 
 
-def outcome_of(cell: Cell) -> str:
-    """Run one cell: its letter, or the code of its graph break."""
+def outcome_of(cell: Cell, errors: bool = False) -> str:
+    """Run one cell: its letter, or the code of its graph break; empty for a slot that the type lacks, unless `errors`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         names = namespace_of(cell)
@@ -219,11 +221,14 @@ def outcome_of(cell: Cell) -> str:
         program: Any = names["program"]
         ending, value, after = program(*arguments_of(cell, names))
         failed, expected = ending != "value", shown((ending, value, after))
+        if ending in ABSENT and not errors:
+            return ""
         names = namespace_of(cell)
         given = arguments_of(cell, names)
         try:
             found = stator.compile(names["program"], backend="eager", fullgraph=True)(*given)
         except stator.Unsupported as error:
+            shown(given)  # closes coroutines
             return error.code
         if shown(found) != expected:
             raise Difference(f"{cell}: eager {expected}, captured {shown(found)}")
@@ -232,58 +237,62 @@ def outcome_of(cell: Cell) -> str:
     return "c" if cell.place == "inside" else "g" if expected.endswith(before.removeprefix("tuple(")) else "e"
 
 
-def run(wanted: list[Cell]) -> Iterator[tuple[Cell, str]]:
+def run(wanted: list[Cell], errors: bool = False) -> Iterator[tuple[Cell, str]]:
     for cell in wanted:
-        yield cell, outcome_of(cell)
+        if outcome := outcome_of(cell, errors):
+            yield cell, outcome
         stator.reset()
 
 
-def share(found: dict[str, str]) -> float:
-    return sum(letter in CAPTURED for letter in found.values()) / max(len(found), 1)
+Table = dict[str, dict[str, str]]  # type -> slot -> outcomes by place, one blank between them; "-" where there is none
 
 
-def key_of(cell: Cell) -> str:
-    return " | ".join(cell)
+def table_of(found: dict[Cell, str]) -> Table:
+    table: Table = {}
+    for kind, slot in dict.fromkeys((cell.kind, cell.slot) for cell in found):
+        table.setdefault(kind, {})[slot] = " ".join(found.get(Cell(kind, slot, place), "-") for place in PLACES)
+    return table
 
 
-def page(records: dict[str, dict[str, str]]) -> str:
+def outcomes(table: Table) -> list[str]:
+    return [each for slots in table.values() for text in slots.values() for each in text.split() if each != "-"]
+
+
+def share(table: Table) -> float:
+    found = outcomes(table)
+    return sum(each in CAPTURED for each in found) / max(len(found), 1)
+
+
+def page(records: dict[str, Table]) -> str:
     """The page, of the records of all versions."""
     versions = sorted(records, key=lambda text: [int(part) for part in text.split(".")])
     lines = ["# Python: types and slots", "", (
         "`python -m tools.python_support` writes this page from [python-support.json](python-support.json). Each cell is the\n"
         "outcome of a program that ran in eager and under `fullgraph=True`, with equal results, texts of errors and states\n"
-        "afterwards. `tests/unit/test_python_support.py` runs a sample of the cells, and with `-m slow` all of them."), "",
-        "| letter | meaning |", "|---|---|", "| c | captured; the value is made inside |",
+        "afterwards. A slot that a type lacks is no cell. `tests/unit/test_python_support.py` runs a sample of the cells; with\n"
+        "`-m slow` it runs all of them, and the errors of absent slots."), "",
+        "| outcome | meaning |", "|---|---|", "| c | captured; the value is made inside the call |",
         "| g | captured; the value is an argument, under guards |", "| e | captured; the change of the argument is an effect |",
         "| x | captured, with the exception of eager |", "| SBnnn | a graph break with that [code](breaks/index.md) |", "",
         "| Python | cells | captured |", "|---|---|---|"]
-    lines += [f"| {version} | {len(records[version])} | {share(records[version]):.1%} |" for version in versions]
+    lines += [f"| {version} | {len(outcomes(records[version]))} | {share(records[version]):.1%} |" for version in versions]
     newest = records[versions[-1]]
-    lines += ["", f"## Breaks on {versions[-1]}", "", "| code | cells | types |", "|---|---|---|"]
-    breaks: dict[str, list[str]] = collections.defaultdict(list)
-    for key, letter in newest.items():
-        if letter not in CAPTURED:
-            breaks[letter].append(key.partition(" | ")[0])
-    for code in sorted(breaks):
-        counts = collections.Counter(breaks[code]).most_common()
-        lines.append(f"| [{code}](breaks/{code}.md) | {len(breaks[code])} | {', '.join(f'{name} {n}' for name, n in counts)} |")
-    lines += ["", f"## Types on {versions[-1]}", "", "Cells of a type by outcome, and its slots that break.", "",
+    lines += ["", f"## Types on {versions[-1]}", "", "Cells of each type by outcome, and the slots that break (made inside, argument).", "",
               "| type | c | g | e | x | breaks |", "|---|---|---|---|---|---|"]
-    for kind in TYPES:
-        own = {key: letter for key, letter in newest.items() if key.startswith(f"{kind} | ")}
-        counted = collections.Counter(own.values())
-        broken = [f"{key.split(' | ')[1]} ({key.split(' | ')[2]}) {letter}" for key, letter in own.items() if letter not in CAPTURED]
-        lines.append(f"| {kind} | {' | '.join(str(counted[letter]) for letter in CAPTURED)} | {', '.join(broken).replace('|', 'or')} |")
+    for kind, slots in newest.items():
+        counted = collections.Counter(outcomes({kind: slots}))
+        broken = [f"{slot}: {text.replace(' ', ', ')}" for slot, text in slots.items() if "SB" in text]
+        lines.append(f"| {kind} | {' | '.join(str(counted[letter]) for letter in CAPTURED)} | {'; '.join(broken)} |")
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    found = {key_of(cell): letter for cell, letter in run(cells())}
-    print(f"Python {VERSION}: {len(found)} cells, {share(found):.1%} captured")
-    if "--share" not in arguments:
+    table = table_of(dict(run(cells(), "--errors" in arguments)))
+    print(f"Python {VERSION}: {len(outcomes(table))} cells, {share(table):.1%} captured")
+    if not arguments:
         records = json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {}
-        records[VERSION] = found
-        RECORDS.write_text(json.dumps(records, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        records[VERSION] = table
+        RECORDS.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
         PAGE.write_text(page(records), encoding="utf-8")
     return 0
 

@@ -25,6 +25,7 @@ from stator.graph.fx.graph_modules import AT
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
+from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import ShadowKind
 from stator.host.own_code import OWN_FOLDER
@@ -218,12 +219,22 @@ class Machine(Mechanisms):
                     failed = True
                     raise unsaid
                 if exc.args and self.caught() & HANDLED:
+                    if "list_iterator" in str(exc.args[0]) and self.has_posed_iterators():
+                        unsaid = Break("SB014", "the words of an error about an iterator from outside")
+                        self.place(unsaid)
+                        failed = True
+                        raise unsaid
                     guard_names_in(cast(VM, self), exc)
                 self.unwind(exc, again, chained)
         finally:
             if not failed:
                 self.frame = outer
             self.depth -= 1
+
+    def has_posed_iterators(self) -> bool:
+        """Whether the iterator of a list stands in for an outside iterator of another class."""
+        return bool(self.heap.tables.walks) or any(
+            posed_class(self.heap, tracker.standin) is not None for tracker in self.heap.trackers)
 
     def has_classes_of_tensors(self) -> bool:
         """Whether the trace has met a tensor of another class than torch.Tensor."""

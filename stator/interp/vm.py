@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +30,7 @@ from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.generators import delegation
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
 from stator.interp.objects import attributes, descriptors
@@ -38,6 +39,8 @@ from stator.interp.opcodes import exception_opcodes, opcodes_since_312, opcodes_
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
+_is_sequence = ctypes.pythonapi.PySequence_Check  # C types may have `__getitem__` as mappings have it
+_is_sequence.argtypes = [ctypes.py_object]
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _WORLD = ("torch._C._distributed_c10d", "torch.distributed.distributed_c10d")  # process groups and reductions
@@ -108,7 +111,7 @@ class VM(Machine):
     def is_iterable(self, value: object) -> bool:
         cls = type(value)
         return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
-            or find(self, cls, "__getitem__") is not MISSING
+            or find(self, cls, "__getitem__") is not MISSING and (is_mutable_class(cls) or bool(_is_sequence(value)))
 
     def get_iter(self, value: Any, cont: Any = None) -> None:
         cls = type(value)
