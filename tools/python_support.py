@@ -4,7 +4,7 @@
     python -m tools.python_support --share    print the share that is captured, and change nothing
     python -m tools.python_support --errors   the same, with the errors of slots that a type lacks
 
-In: a type, a slot, and where the value comes from (made inside the call, or an argument).  Out: one letter or break code
+In: a type, a slot, and where the value comes from (made inside the call, or an argument).  Out: a letter or break code
 for each, from a program that ran: `c` captured, `g` captured with a guard on the value, `e` captured with an effect on
 it, `x` captured with the TypeError of eager, or the code of the graph break.  Each program runs in eager and under
 fullgraph=True; another result, text of an error or state of the value is a bug, and ends the run.
@@ -13,6 +13,7 @@ fullgraph=True; another result, text of an error or state of the value is a bug,
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import re
 import sys
@@ -49,15 +50,16 @@ TYPES = {
     "defaultdict": ("collections.defaultdict(int, {'a': 1})", "{'c': 3}"),
     "OrderedDict": ("collections.OrderedDict(a=1, b=2)", "{'c': 3}"),
     "Counter": ("collections.Counter('aab')", "collections.Counter('b')"),
-    "ChainMap": ("collections.ChainMap({'a': 1}, {'b': 2})", "{'c': 3}"),
-    "namedtuple": ("Pair(3, 1)", "Pair(1, 2)"), "UserList": ("collections.UserList([3, 1])", "[1]"),
-    "UserDict": ("collections.UserDict(a=1)", "{'c': 3}"), "UserString": ("collections.UserString('abc')", "'b'"),
-    "mappingproxy": ("types.MappingProxyType({'a': 1})", "{'c': 3}"), "dict_keys": ("{'a': 1, 'b': 2}.keys()", "{'a'}"),
-    "dict_values": ("{'a': 1, 'b': 2}.values()", "1"), "dict_items": ("{'a': 1}.items()", "{('a', 1)}"),
-    "list_iterator": ("iter([3, 1, 2])", "1"), "tuple_iterator": ("iter((3, 1, 2))", "1"),
-    "range_iterator": ("iter(range(4))", "1"), "dict_keyiterator": ("iter({'a': 1})", "1"),
-    "set_iterator": ("iter({1, 2})", "1"), "str_iterator": ("iter('abc')", "'b'"), "enumerate": ("enumerate('ab')", "1"),
-    "zip": ("zip('ab', [1, 2])", "1"), "map": ("map(str, [1, 2])", "'1'"), "filter": ("filter(None, [0, 1, 2])", "1"),
+    "ChainMap": ("collections.ChainMap({'a': 1}, {'b': 2})", "{'c': 3}"), "namedtuple": ("Pair(3, 1)", "Pair(1, 2)"),
+    "UserList": ("collections.UserList([3, 1])", "[1]"), "UserDict": ("collections.UserDict(a=1)", "{'c': 3}"),
+    "UserString": ("collections.UserString('abc')", "'b'"),
+    "mappingproxy": ("types.MappingProxyType({'a': 1})", "{'c': 3}"),
+    "dict_keys": ("{'a': 1, 'b': 2}.keys()", "{'a'}"), "dict_values": ("{'a': 1, 'b': 2}.values()", "1"),
+    "dict_items": ("{'a': 1}.items()", "{('a', 1)}"), "list_iterator": ("iter([3, 1, 2])", "1"),
+    "tuple_iterator": ("iter((3, 1, 2))", "1"), "range_iterator": ("iter(range(4))", "1"),
+    "dict_keyiterator": ("iter({'a': 1})", "1"), "set_iterator": ("iter({1, 2})", "1"),
+    "str_iterator": ("iter('abc')", "'b'"), "enumerate": ("enumerate('ab')", "1"), "zip": ("zip('ab', [1, 2])", "1"),
+    "map": ("map(str, [1, 2])", "'1'"), "filter": ("filter(None, [0, 1, 2])", "1"),
     "reversed": ("reversed([3, 1, 2])", "1"), "callable_iterator": ("iter(lambda: 1, 2)", "1"),
     "generator": ("(n for n in (3, 1, 2))", "1"), "coroutine": ("waiting()", "1"),
     "async_generator": ("counting()", "1"), "chain": ("itertools.chain('ab', [1])", "1"),
@@ -68,7 +70,8 @@ TYPES = {
     "itemgetter": ("operator.itemgetter(0)", "'ab'"), "lru_cache": ("functools.lru_cache(Plain)", "1"),
     "SimpleNamespace": ("types.SimpleNamespace(a=1)", "types.SimpleNamespace(b=2)"),
     "array": ("array.array('i', [3, 1, 2])", "array.array('i', [1])"), "Fraction": ("fractions.Fraction(7, 2)", "2"),
-    "Decimal": ("decimal.Decimal('7.5')", "decimal.Decimal(2)"), "date": ("datetime.date(2024, 2, 3)", "datetime.timedelta(1)"),
+    "Decimal": ("decimal.Decimal('7.5')", "decimal.Decimal(2)"),
+    "date": ("datetime.date(2024, 2, 3)", "datetime.timedelta(1)"),
     "timedelta": ("datetime.timedelta(3)", "datetime.timedelta(1)"), "Enum member": ("Colour.RED", "Colour.BLUE"),
     "Flag member": ("Right.READ", "Right.WRITE"), "dataclass": ("Point(1, 2)", "Point(2, 1)"),
     "exception": ("ValueError('no', 1)", "1"), "exception group": ("ExceptionGroup('no', [ValueError(1)])", "1"),
@@ -78,36 +81,42 @@ TYPES = {
 
 # A slot of CPython, and a program on a value `v` with a second operand `w`.
 SLOTS = {
-    "tp_repr": "repr(v)", "tp_str": "str(v)", "tp_hash": "hash(v) == hash(v)", "tp_richcompare ==": "(v == w, v != w, v == v)",
-    "tp_richcompare <": "(v < w, v <= w, v > w, v >= w)", "tp_call": "v()", "tp_call with an argument": "v(w)",
-    "tp_getattro": "v.__class__.__name__", "tp_getattro of a name that is missing": "v.missing",
-    "tp_setattro": "setattr(v, 'extra', 1)", "tp_setattro, delete": "delattr(v, 'extra')", "tp_iter": "[*itertools.islice(v, 5)]",
-    "tp_iternext": "next(v)", "tp_new": "type(v)()", "tp_new with an argument": "type(v)(v)", "tp_dir": "len(dir(v)) > 5",
-    "tp_format": "format(v, '')", "tp_instancecheck": "(isinstance(v, type(w)), isinstance(v, type(v)), issubclass(type(v), object))",
+    "tp_repr": "repr(v)", "tp_str": "str(v)", "tp_hash": "hash(v) == hash(v)",
+    "tp_richcompare ==": "(v == w, v != w, v == v)", "tp_richcompare <": "(v < w, v <= w, v > w, v >= w)",
+    "tp_call": "v()", "tp_call with an argument": "v(w)", "tp_getattro": "v.__class__.__name__",
+    "tp_getattro of a name that is missing": "v.missing", "tp_setattro": "setattr(v, 'extra', 1)",
+    "tp_setattro, delete": "delattr(v, 'extra')", "tp_iter": "[*itertools.islice(v, 5)]", "tp_iternext": "next(v)",
+    "tp_new": "type(v)()", "tp_new with an argument": "type(v)(v)", "tp_dir": "len(dir(v)) > 5",
+    "tp_format": "format(v, '')",
+    "tp_instancecheck": "(isinstance(v, type(w)), isinstance(v, type(v)), issubclass(type(v), object))",
     "tp_descr_get": "v.__get__(w, type(w))", "tp_as_buffer": "memoryview(v).tolist()", "tp_reduce": "copy.copy(v)",
-    "tp_reduce, deep": "copy.deepcopy(v)", "tp_del": "[v].pop() is v",
-    "nb_add": "v + w", "nb_add, reflected": "w + v", "nb_subtract": "v - w", "nb_multiply": "v * w", "nb_remainder": "v % w",
-    "nb_divmod": "divmod(v, w)", "nb_power": "v ** w", "nb_power, three": "pow(v, w, 5)", "nb_negative": "-v", "nb_positive": "+v",
-    "nb_absolute": "abs(v)", "nb_bool": "(not v, bool(v))", "nb_invert": "~v", "nb_lshift": "v << w", "nb_rshift": "v >> w",
-    "nb_and": "v & w", "nb_xor": "v ^ w", "nb_or": "v | w", "nb_int": "int(v)", "nb_float": "float(v)", "nb_complex": "complex(v)",
-    "nb_round": "round(v)", "nb_index": "operator.index(v)", "nb_floor_divide": "v // w", "nb_true_divide": "v / w",
-    "nb_matrix_multiply": "v @ w", "nb_inplace_add": "operator.iadd(v, w)", "nb_inplace_subtract": "operator.isub(v, w)",
-    "nb_inplace_multiply": "operator.imul(v, w)", "nb_inplace_and": "operator.iand(v, w)", "nb_inplace_or": "operator.ior(v, w)",
+    "tp_reduce, deep": "copy.deepcopy(v)", "tp_del": "[v].pop() is v", "nb_add": "v + w",
+    "nb_add, reflected": "w + v", "nb_subtract": "v - w", "nb_multiply": "v * w", "nb_remainder": "v % w",
+    "nb_divmod": "divmod(v, w)", "nb_power": "v ** w", "nb_power, three": "pow(v, w, 5)", "nb_negative": "-v",
+    "nb_positive": "+v", "nb_absolute": "abs(v)", "nb_bool": "(not v, bool(v))", "nb_invert": "~v",
+    "nb_lshift": "v << w", "nb_rshift": "v >> w", "nb_and": "v & w", "nb_xor": "v ^ w", "nb_or": "v | w",
+    "nb_int": "int(v)", "nb_float": "float(v)", "nb_complex": "complex(v)", "nb_round": "round(v)",
+    "nb_index": "operator.index(v)", "nb_floor_divide": "v // w", "nb_true_divide": "v / w",
+    "nb_matrix_multiply": "v @ w", "nb_inplace_add": "operator.iadd(v, w)",
+    "nb_inplace_subtract": "operator.isub(v, w)", "nb_inplace_multiply": "operator.imul(v, w)",
+    "nb_inplace_and": "operator.iand(v, w)", "nb_inplace_or": "operator.ior(v, w)",
     "nb_inplace_xor": "operator.ixor(v, w)", "sq_length": "len(v)", "sq_item": "v[0]", "sq_item, negative": "v[-1]",
     "sq_slice": "v[0:2]", "sq_contains": "w in v", "sq_repeat": "v * 2", "sq_inplace_repeat": "operator.imul(v, 2)",
     "sq_ass_item": "operator.setitem(v, 0, 1)", "sq_ass_item, delete": "operator.delitem(v, 0)",
-    "sq_ass_slice": "operator.setitem(v, slice(0, 1), w)", "mp_subscript": "v['a']", "mp_subscript of a missing key": "v['z']",
-    "mp_ass_subscript": "operator.setitem(v, 'a', 5)", "mp_ass_subscript, delete": "operator.delitem(v, 'a')",
-    "am_await": "v.__await__()", "am_aiter": "aiter(v) is v", "am_send": "v.send(None)", "length_hint": "operator.length_hint(v)",
-    "reversed": "[*reversed(v)]", "sorted": "sorted(v)", "unpack": "(lambda a, *b: (a, b))(*v)", "match": "matched(v)",
-    "context manager": "entered(v)", "f-string": "f'{v!r:>4}'", "sum": "sum(v)", "min": "min(v)", "dict of it": "{v: 1}[v]",
+    "sq_ass_slice": "operator.setitem(v, slice(0, 1), w)", "mp_subscript": "v['a']",
+    "mp_subscript of a missing key": "v['z']", "mp_ass_subscript": "operator.setitem(v, 'a', 5)",
+    "mp_ass_subscript, delete": "operator.delitem(v, 'a')", "am_await": "v.__await__()", "am_aiter": "aiter(v) is v",
+    "am_send": "v.send(None)", "length_hint": "operator.length_hint(v)", "reversed": "[*reversed(v)]",
+    "sorted": "sorted(v)", "unpack": "(lambda a, *b: (a, b))(*v)", "match": "matched(v)",
+    "context manager": "entered(v)", "f-string": "f'{v!r:>4}'", "sum": "sum(v)", "min": "min(v)",
+    "dict of it": "{v: 1}[v]",
 }
 
 ENDLESS = ("count", "cycle", "callable_iterator")
 CONSUMING = ("sorted", "unpack", "sum", "min")  # of all items
 
 PRELUDE = """
-import array, collections, contextvars, copy, dataclasses, datetime, decimal, enum, fractions, functools, itertools, math
+import array, collections, contextvars, copy, dataclasses, datetime, decimal, enum, fractions, functools, itertools
 import operator, re, sys, types, weakref
 
 
@@ -170,6 +179,25 @@ def program({parameters}):
 """
 
 
+HEAD = """# Python: types and slots
+
+`python -m tools.python_support` writes this page from [python-support.json](python-support.json). Each cell is the outcome of a
+program that ran in eager and under `fullgraph=True`, with equal results, texts of errors and states afterwards. A slot that a
+type lacks is no cell. `tests/unit/test_python_support.py` runs a sample of the cells; with `-m slow` it runs all of them, and
+the errors of absent slots.
+
+| outcome | meaning |
+|---|---|
+| c | captured; the value is made inside the call |
+| g | captured; the value is an argument, under guards |
+| e | captured; the change of the argument is an effect |
+| x | captured, with the exception of eager |
+| SBnnn | a graph break with that [code](breaks/index.md) |
+
+| Python | cells | captured |
+|---|---|---|"""  # noqa: E501
+
+
 class Cell(NamedTuple):
     """One program of the table."""
 
@@ -205,15 +233,16 @@ def shown(value: object, depth: int = 0) -> str:
     if type(value) in (tuple, list) and depth < 4:
         return f"{type(value).__name__}({', '.join(shown(part, depth + 1) for part in value)})"  # type: ignore[attr-defined]
     text = re.sub(r"0x[0-9a-f]+|python_support\.|\d{12,}", "", f"{type(value).__name__} {value!r}")
-    if hasattr(value, "__next__") and type(value).__name__ not in ("count", "cycle", "callable_iterator", "coroutine_wrapper"):
-        text += repr([shown(part, depth + 1) for part in value])  # type: ignore[attr-defined]
+    if hasattr(value, "__next__") and type(value).__name__ not in (*ENDLESS, "coroutine_wrapper"):
+        text += repr([shown(part, depth + 1) for part in itertools.islice(value, 20)])  # type: ignore[call-overload]
     if hasattr(value, "close") and not hasattr(value, "__next__"):
         getattr(value, "close")()
-    return text + repr(sorted(getattr(value, "__dict__", {}))) if type(value).__name__ in ("Plain", "function") else text
+    names = sorted(getattr(value, "__dict__", {})) if type(value).__name__ in ("Plain", "function") else ""
+    return f"{text}{names}"
 
 
 def outcome_of(cell: Cell, errors: bool = False) -> str:
-    """Run one cell: its letter, or the code of its graph break; empty for a slot that the type lacks, unless `errors`."""
+    """Run one cell: its letter, or the code of its graph break; nothing for an absent slot, unless `errors`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         names = namespace_of(cell)
@@ -266,18 +295,12 @@ def share(table: Table) -> float:
 def page(records: dict[str, Table]) -> str:
     """The page, of the records of all versions."""
     versions = sorted(records, key=lambda text: [int(part) for part in text.split(".")])
-    lines = ["# Python: types and slots", "", (
-        "`python -m tools.python_support` writes this page from [python-support.json](python-support.json). Each cell is the\n"
-        "outcome of a program that ran in eager and under `fullgraph=True`, with equal results, texts of errors and states\n"
-        "afterwards. A slot that a type lacks is no cell. `tests/unit/test_python_support.py` runs a sample of the cells; with\n"
-        "`-m slow` it runs all of them, and the errors of absent slots."), "",
-        "| outcome | meaning |", "|---|---|", "| c | captured; the value is made inside the call |",
-        "| g | captured; the value is an argument, under guards |", "| e | captured; the change of the argument is an effect |",
-        "| x | captured, with the exception of eager |", "| SBnnn | a graph break with that [code](breaks/index.md) |", "",
-        "| Python | cells | captured |", "|---|---|---|"]
-    lines += [f"| {version} | {len(outcomes(records[version]))} | {share(records[version]):.1%} |" for version in versions]
+    lines = [HEAD]
+    lines += [f"| {version} | {len(outcomes(table))} | {share(table):.1%} |"
+              for version, table in ((version, records[version]) for version in versions)]
     newest = records[versions[-1]]
-    lines += ["", f"## Types on {versions[-1]}", "", "Cells of each type by outcome, and the slots that break (made inside, argument).", "",
+    lines += ["", f"## Types on {versions[-1]}", "",
+              "Cells of each type by outcome, and the slots that break (made inside, argument).", "",
               "| type | c | g | e | x | breaks |", "|---|---|---|---|---|---|"]
     for kind, slots in newest.items():
         counted = collections.Counter(outcomes({kind: slots}))

@@ -213,14 +213,8 @@ class Machine(Mechanisms):
                     raise self.pending from error
                 if self.pending is not None:
                     raise self.pending
-                if unnamed and self.caught() & HANDLED and self.has_classes_of_tensors():
-                    unsaid = Break("SB017", "the words of an error about a tensor, which may be a Parameter")
-                    self.place(unsaid)
-                    failed = True
-                    raise unsaid
-                if exc.args and self.caught() & HANDLED:
-                    if "list_iterator" in str(exc.args[0]) and self.has_posed_iterators():
-                        unsaid = Break("SB014", "the words of an error about an iterator from outside")
+                if (unnamed or exc.args) and self.caught() & HANDLED:
+                    if (unsaid := self.unsaid(exc, unnamed)) is not None:
                         self.place(unsaid)
                         failed = True
                         raise unsaid
@@ -231,10 +225,14 @@ class Machine(Mechanisms):
                 self.frame = outer
             self.depth -= 1
 
-    def has_posed_iterators(self) -> bool:
-        """Whether the iterator of a list stands in for an outside iterator of another class."""
-        return bool(self.heap.tables.walks) or any(
-            posed_class(self.heap, tracker.standin) is not None for tracker in self.heap.trackers)
+    def unsaid(self, exc: BaseException, unnamed: bool) -> Break | None:
+        """The break for an error that names the class of a stand-in, where the original has another one."""
+        if unnamed and self.has_classes_of_tensors():
+            return Break("SB017", "the words of an error about a tensor, which may be a Parameter")
+        if exc.args and "list_iterator" in str(exc.args[0]) and (self.heap.tables.walks or any(
+                posed_class(self.heap, tracker.standin) is not None for tracker in self.heap.trackers)):
+            return Break("SB014", "the words of an error about an iterator from outside")
+        return None
 
     def has_classes_of_tensors(self) -> bool:
         """Whether the trace has met a tensor of another class than torch.Tensor."""

@@ -27,7 +27,7 @@ from stator.interp.arrays.traced_numpy import concerns
 from stator.interp.calls import call_protocol, function_modes, native_calls
 from stator.interp.calls.module_calls import ModuleCalls
 from stator.interp.frame import ExcState, Frame, Raised
-from stator.interp.generators import delegation
+from stator.interp.generators import async_opcodes, delegation  # noqa: F401  (registers)
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find, is_mutable_class

@@ -260,6 +260,8 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         if type(obj) is torch.Generator and name == "device":
             heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)
             return vm.give(value, cont)
+        if name == "__class__" and value is type(obj):
+            return vm.give(value, cont)
         if type(obj) not in TRUSTED_TYPES:
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
         value = heap.adopt(value, Attr(tracker.source, name))

@@ -191,7 +191,6 @@ def _recursion_limit(vm: VM) -> int:
 
 @rule(sys.setrecursionlimit)
 def _set_recursion_limit(vm: VM, limit: object, /) -> None:
-    # A limit counts the frames around the call, and those of Stator behind a graph break.
     raise Break("SB011", "sys.setrecursionlimit: frames of a capture count too", whole_call=True)
 
 

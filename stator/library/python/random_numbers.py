@@ -24,13 +24,13 @@ from typing import Any
 import numpy
 
 from stator.breaks import Break, Strategy
-from stator.guards.guard import Kind
 from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
-from stator.source import CallOf, Drawn, Pinned, Source
+from stator.library.python.random_states import guard_state, stand_in, state_of
+from stator.source import Drawn, Pinned, Source
 
 _SEEDS = (int, float, str, bytes)
 _PLAIN = (int, float, bool, type(None))
@@ -42,7 +42,6 @@ _NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
 _MOST_NUMBERS = 64
 _SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
                              numpy.random.Generator: numpy.random.default_rng(0)}
-_COMPARABLE = (random.Random, numpy.random.RandomState)  # whose states guards compare
 _COMPILED = type(numpy.random.RandomState.__dict__["rand"])
 _OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Generator)
              for name, function in owner.__dict__.items() if type(function) is _COMPILED and name != "seed"]
@@ -57,29 +56,8 @@ def known_stream(vm: VM, stream: object) -> Any:
     if id(stream) in vm.random.known:
         return stream
     if id(stream) not in vm.random.seeded and Strategy.DRAWN_NUMBERS in vm.turned_off:
-        _guard_state(vm, stream)
+        guard_state(vm, stream)
     return vm.random.seeded.get(id(stream), (None, None))[1]
-
-
-def _guard_state(vm: VM, stream: object) -> None:
-    """Draw from a copy of an outside stream: where it stands is a guarded fact, and the residual moves it on."""
-    original = vm.heap.original_of(stream)
-    if type(original) in _COMPARABLE and not vm.locks.used and vm.recorder.scope.enclosing is None:
-        place = CallOf(Pinned(_comparable_state), (vm.heap.source_of(stream),))
-        vm.heap.guard(place, Kind.FRESH_CALL, _comparable_state(original))
-        stand_in(vm, stream, remade_stream(type(original), state_of(original)))
-
-
-def _comparable_state(stream: Any) -> tuple[Any, ...]:
-    """A pure reader for guards: all that decides over the numbers to come."""
-    return tuple(part.tobytes() if type(part) is numpy.ndarray else part for part in state_of(stream))
-
-
-def stand_in(vm: VM, stream: object, known: object) -> None:
-    """From now on the trace draws from `known` in place of an outside stream."""
-    vm.random.known[id(known)] = known
-    vm.random.seeded[id(stream)] = (stream, known)
-    vm.heap.note_handled(stream)
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
@@ -126,28 +104,6 @@ def _make_stream(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, code="SB013",
        detail="the state of a random stream")
-
-
-def state_of(stream: Any) -> Any:
-    """All that decides over the numbers to come."""
-    return stream.getstate() if type(stream) is random.Random else \
-        stream.bit_generator.state if type(stream) is numpy.random.Generator else stream.get_state()
-
-
-def set_state(stream: Any, state: Any) -> Any:
-    """The stream, in a state."""
-    if type(stream) is random.Random:
-        stream.setstate(state)
-    elif type(stream) is numpy.random.Generator:
-        stream.bit_generator.state = state
-    else:  # of numpy's RandomState, or torch's Generator
-        stream.set_state(state)
-    return stream
-
-
-def remade_stream(cls: type, state: object) -> Any:
-    """A new stream in a state."""
-    return set_state(numpy.random.default_rng(0) if cls is numpy.random.Generator else cls(0), state)
 
 
 # ---------------------------------------------------------------------- draws of the residual
@@ -325,16 +281,6 @@ def _get_state(vm: VM, self: Any) -> Any:
     if known is None:
         raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
     return state_of(known)
-
-
-def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Where streams stand, so that a call whose graph fails can be made again."""
-    return tuple((stream, state_of(stream)) for stream in streams)
-
-
-def restore_streams(saved: tuple[Any, ...]) -> None:
-    for stream, state in saved:
-        set_state(stream, state)
 
 
 # A function that Cython has compiled is bound as one of Python's is

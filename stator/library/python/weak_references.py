@@ -93,11 +93,8 @@ def _handed_values_are_held(vm: VM, original: object) -> bool:
     """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
     handed, held = vm.identity.handed, _in_variables(vm)
     return id(original) in held or id(original) not in handed and all(
-        number in held or not _owns_others(raw) for number, raw in handed.items())
-
-
-def _owns_others(raw: object) -> bool:
-    return bool(instance_dict(raw)) if is_a(raw, torch.Tensor) else bool(type(raw).__flags__ & _HAS_REFERENCES)
+        number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_REFERENCES)
+        for number, raw in handed.items())
 
 
 def _in_variables(vm: VM) -> set[int]:
