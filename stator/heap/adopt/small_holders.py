@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import decimal
 import functools
+import gc
 import types
 import weakref
 from typing import Any
@@ -96,8 +97,16 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
         heap.expose(parts[-1])
     standin: Any = functools.partial(_no_callback)
     standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), *parts, None))
-    fill_attributes(heap, heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)))
+    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
+    heap.guard(CallOf(Pinned(has_dict), (source,)), Kind.FRESH_CALL, has_dict(value))
+    if has_dict(value):
+        fill_attributes(heap, tracker)
     return standin
+
+
+def has_dict(value: functools.partial[object]) -> bool:
+    """A pure reader for guards: whether a partial has a `__dict__`, which a read would make; C unfolds others."""
+    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
 
 
 @recorded

@@ -247,7 +247,8 @@ def _reaches_symbol(values: Iterable[Any], shown: bool = True) -> bool:
             pending += (value.start, value.stop, value.step)
         elif cls in _WALKING or shown and cls in _SHOWING:
             parts = gc.get_referents(value)  # tuples among them may have empty places, which no Python code may meet
-            pending += [*gc.get_referents(*(p for p in parts if type(p) is tuple)), *(p for p in parts if type(p) is not tuple)]
+            pending += gc.get_referents(*[part for part in parts if type(part) is tuple])
+            pending += [part for part in parts if type(part) is not tuple]
         elif cls is functools.partial and shown:
             pending += (*value.args, *value.keywords.values())
         elif issubclass(cls, types.SimpleNamespace) and id(value) not in seen:
