@@ -26,7 +26,7 @@ from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Source
 
-_REVERSED = type(reversed([]))
+_REVERSED: type = type(reversed([]))
 _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
 DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)

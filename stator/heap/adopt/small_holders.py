@@ -204,12 +204,11 @@ VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.date
                                      datetime.timezone, decimal.Decimal})
 
 
-def parts_of(value: object) -> Any:
+def parts_of(value: Any) -> Any:
     """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
     if is_struct_sequence(type(value)):
         items, more = value.__reduce__()[1]
-        parts = (*items, *more.items())
-        return parts if is_constant(parts) else None
+        return parts if is_constant(parts := (*items, *more.items())) else None
     if type(value) not in VALUES:
         return None
     parts = tuple(value.as_tuple()) if type(value) is decimal.Decimal else value.__reduce__()[1]

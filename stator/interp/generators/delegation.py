@@ -26,7 +26,7 @@ def _wrapper_type() -> type:
     return type(coroutine.__await__())
 
 
-AWAITED = _wrapper_type()  # of `coroutine.__await__()`
+AWAITED: Any = _wrapper_type()  # of `coroutine.__await__()`
 
 
 class Yielded:

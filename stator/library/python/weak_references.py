@@ -23,6 +23,7 @@ from stator.heap.pure_readers import referent_of
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
+from stator.interp.frame import ExcState
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 
@@ -99,7 +100,7 @@ def _handed_values_are_held(vm: VM, original: object) -> bool:
 
 def _in_variables(vm: VM) -> set[int]:
     """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
-    handled = vm.exc_state
+    handled: ExcState | None = vm.exc_state
     found: list[object] = []
     while handled is not None:
         found.append(handled.value)
