@@ -26,6 +26,7 @@ class Strategy(enum.StrEnum):
     COPIED_STORAGES = "deep copies of tensors"  # copy.deepcopy() notes in its memo which storages it has copied
     CUSTOM_FORMULAS = "formulas of custom operators"  # AOTAutograd traces them; off: it gets the pieces around
     DATA_ASSIGNMENTS = "memory of tensors"
+    DRAWN_NUMBERS = "random numbers that the residual draws"  # off: the state of a stream is a guarded fact
     EXCEPTIONS_BEFOREHAND = "exceptions made beforehand"
     FIXED_STORAGES = "arrays on tensors"  # Tensor.numpy() makes a storage that cannot be resized
     FORWARD_MODE = "forward-mode differentiation"

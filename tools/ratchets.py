@@ -48,6 +48,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/objects/weak_access.py": "docs/interpreter.md",  # step 17: weakref.proxy
     "stator/library/python/lifetimes.py": "docs/interpreter.md",  # step 17: weakref.proxy, gc.collect
     "stator/library/python/pickling.py": "docs/interpreter.md",  # step 17: pickles of objects
+    "stator/interp/generators/async_opcodes.py": "docs/interpreter.md",  # step 17: answers of __await__ and __anext__
+    "stator/library/python/random_states.py": "docs/heap.md",  # step 17: states of streams as facts
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13

@@ -126,7 +126,20 @@ def load_shape_profile(text: str) -> None:
 
 def on_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tuple[Any, ...],
             kwargs: dict[str, Any] | None) -> Any:
-    """No entry accepted the call: capture it, then make it again; the patches of the program are for the program."""
+    """No entry accepted the call: capture it, and make it again; where no frames are left for a capture, eagerly."""
+    try:
+        return captured_miss(site, compiled, bound, args, kwargs)
+    except RecursionError:  # of Stator alone, unless the function was run below: a trace raises none
+        if site.settings.fullgraph or marks.disabled_mark(site.fn) is not None:
+            raise
+    with contextlib.suppress(RecursionError):
+        report_eager_call(compiled, "the recursion limit leaves no room for a capture")
+    return _core.EAGER
+
+
+def captured_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tuple[Any, ...],
+                  kwargs: dict[str, Any] | None) -> Any:
+    """Capture the call; the patches of the program are for the program."""
     why = "it is disabled" if marks.disable_depth() > 0 else "a capture is running" if getattr(
         _tracing, "active", False) else "config.disable is set" if config.disable else ""
     if why:

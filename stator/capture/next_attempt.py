@@ -7,6 +7,7 @@ attempts come to an end.
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable
 
@@ -73,6 +74,14 @@ def hide_compiling(site: CallSite, done: Trace) -> bool:
     if not done.vm.policy.compiling_shown or Strategy.COMPILING_SHOWN in site.turned_off:
         return False
     site.turned_off.add(Strategy.COMPILING_SHOWN)
+    return True
+
+
+def guard_streams(site: CallSite, done: Trace, stop: Break) -> bool:
+    """Under fullgraph, after a break beside a drawn number: take the state of random streams for a fact."""
+    if Strategy.DRAWN_NUMBERS in site.turned_off or not done.vm.residual.draws and stop.stop.leave != random.__file__:
+        return False
+    site.turned_off.add(Strategy.DRAWN_NUMBERS)
     return True
 
 

@@ -25,7 +25,13 @@ from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break, Strategy
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.capture.call_site import CallSite, EagerStart, Installed
-from stator.capture.next_attempt import capture_without, hide_compiling, relax_capture, run_uncompiled
+from stator.capture.next_attempt import (
+    capture_without,
+    guard_streams,
+    hide_compiling,
+    relax_capture,
+    run_uncompiled,
+)
 from stator.capture.trace import Trace, trace
 from stator.emit.residual.eager_calls import EagerEntry, ExpectedError
 from stator.emit.residual.failing_calls import written_inputs
@@ -371,6 +377,8 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols, done.vm.written)
     if site.breaks_are_errors(done.vm):
+        if guard_streams(site, done, stop):
+            return capture(site, bound)
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)

@@ -32,7 +32,7 @@ from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.instances import adopt_instance, guard_parts, open_parts
 from stator.heap.adopt.outside_arrays import Arrays, array_adopters
 from stator.heap.adopt.outside_sets import adopt_members
-from stator.heap.adopt.small_holders import adopt_unread, holder_adopters
+from stator.heap.adopt.small_holders import adopt_unread, adopt_value, holder_adopters, is_struct_sequence
 from stator.heap.exposure import Exposure, store_of
 from stator.heap.identity_facts import Constants
 from stator.heap.iterators.outside_iterators import iterator_adopters
@@ -166,6 +166,8 @@ class Heap(Exposure):
             return self._adopt_exception
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
             return self._refuse_finalizer
+        if is_struct_sequence(cls):
+            return functools.partial(adopt_value, self)
         return self._adopt_instance if new_shell(cls) is not None else self._adopt_opaque
 
     def _adopt_number(self, value: Any, source: Source) -> Any:

@@ -26,6 +26,7 @@ from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Source
 
+_REVERSED: type = type(reversed([]))
 _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
 DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
@@ -40,6 +41,8 @@ def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
         if type(iterator) is not itertools.count:
             raise
         parts = (itertools.count, (sys.maxsize,))
+    if parts[0] is iter and type(iterator) is _REVERSED:  # one that is over
+        return reversed, parts[1], None
     return parts[0], parts[1], parts[2] if len(parts) > 2 else None
 
 

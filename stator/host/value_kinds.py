@@ -31,6 +31,6 @@ def name_in_errors(cls: type) -> str:
         type.__getattribute__(cls, "\0")
     except AttributeError as error:
         shown = str(error).partition("'")[2]
-        if not shown.startswith(name[:50]):  # which is cut off there
+        if not f"{shown}'".startswith(name[:50] + "'" * (len(name) < 50)):  # it is cut off there
             return f"{module_of(cls)}.{name}"
     return name

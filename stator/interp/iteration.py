@@ -73,9 +73,11 @@ def containers_behind(value: object) -> Iterator[Any]:
             if type(held) in C_ITERATORS:
                 pending.append(held)
             elif is_a(held, _CONTAINERS):
+                if type(held) is tuple:  # of the iterators that zip and map take from; zip_longest empties places of it
+                    items = gc.get_referents(held)
+                    pending += [item for item in items if type(item) in C_ITERATORS]
+                    held = held if len(items) == len(held) else tuple(items)
                 yield held
-                if type(held) is tuple:  # of the iterators that zip and map take from
-                    pending += [item for item in held if type(item) in C_ITERATORS]
 
 
 def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:

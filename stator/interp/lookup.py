@@ -19,6 +19,7 @@ from stator.shapes.symbolic_values import UNREAD, unread_class
 from stator.source import Pinned
 
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+late_mro = type.__getattribute__  # CPython makes that of some C types at their first use
 flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
@@ -26,7 +27,7 @@ _IMMUTABLE = 1 << 8
 
 def ancestors(vm: VM, cls: type) -> tuple[type, ...]:
     """The MRO where it decides something: `cls.__bases__` can be assigned."""
-    found = mro_of(cls) or ()  # a class in the making has none yet
+    found = mro_of(cls) or late_mro(cls, "__mro__") or ()  # a class in the making has none yet
     if cls not in vm.classes.ancestry:
         vm.classes.ancestry.add(cls)
         for base in found if id(cls) in vm.fresh else (cls,):
@@ -57,7 +58,7 @@ def find(vm: VM, cls: type, name: str) -> Any:
     found = MISSING
     overlays = vm.classes.overlays
     deleted = False
-    for base in mro_of(cls) or ():  # a class in the making has none yet
+    for base in mro_of(cls) or late_mro(cls, "__mro__") or ():  # a class in the making has none yet
         if vm.heap.changes.reached:
             vm.heap.changes.refuse_reached(base, name)
         if overlays and base in overlays and name in overlays[base]:

@@ -26,6 +26,7 @@ from stator.graph.fx.graph_modules import AT
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
+from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import ShadowKind
 from stator.host.own_code import OWN_FOLDER
@@ -215,18 +216,26 @@ class Machine(Mechanisms):
                     raise self.pending from error
                 if self.pending is not None:
                     raise self.pending
-                if unnamed and self.caught() & HANDLED and self.has_classes_of_tensors():
-                    unsaid = Break("SB017", "the words of an error about a tensor, which may be a Parameter")
-                    self.place(unsaid)
-                    failed = True
-                    raise unsaid
-                if exc.args and self.caught() & HANDLED:
+                if (unnamed or exc.args) and self.caught() & HANDLED:
+                    if (unsaid := self.unsaid(exc, unnamed)) is not None:
+                        self.place(unsaid)
+                        failed = True
+                        raise unsaid
                     guard_names_in(cast(VM, self), exc)
                 self.unwind(exc, again, chained)
         finally:
             if not failed:
                 self.frame = outer
             self.depth -= 1
+
+    def unsaid(self, exc: BaseException, unnamed: bool) -> Break | None:
+        """The break for an error that names the class of a stand-in, where the original has another one."""
+        if unnamed and self.has_classes_of_tensors():
+            return Break("SB017", "the words of an error about a tensor, which may be a Parameter")
+        if exc.args and "list_iterator" in str(exc.args[0]) and (self.heap.tables.walks or any(
+                posed_class(self.heap, tracker.standin) is not None for tracker in self.heap.trackers)):
+            return Break("SB014", "the words of an error about an iterator from outside")
+        return None
 
     def has_classes_of_tensors(self) -> bool:
         """Whether the trace has met a tensor of another class than torch.Tensor."""

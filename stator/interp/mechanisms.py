@@ -80,7 +80,7 @@ class ClassState(Mechanism):
 class IdentityState(Mechanism):
     """Addresses that the program has seen: the objects of the residual have others."""
 
-    handed: dict[int, None] = field(default_factory=dict)  # the ids of what the entry was called with
+    handed: dict[int, object] = field(default_factory=dict)  # by id: the values that the entry was called with
     addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
     ids: dict[int, Any] = field(default_factory=dict)  # of objects made inside the trace whose id was read
     hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses

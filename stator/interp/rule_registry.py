@@ -93,7 +93,8 @@ def _registers(callables: tuple[Any, ...], suspends: bool, unread: bool = False,
 def alias(copy: object, original: object) -> None:
     """Give the rule of a C callable to a copy of it."""
     if (perform := PERFORMERS.get(id(original))) is not None:
-        RULES[id(copy)] = perform(copy if isinstance(copy, type) else original)  # functions are known by identity
+        # Rules compare functions by identity; a type, and a descriptor of one, accepts its own objects alone.
+        RULES[id(copy)] = perform(original if type(copy) is types.BuiltinFunctionType else copy)
         RULED.append((copy, perform))
 
 

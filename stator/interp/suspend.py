@@ -333,5 +333,5 @@ def _enter_body(vm: VM, frame: Frame, generator: object, handled: BaseException 
 
 def boxed_argument(vm: VM, raw: object, source: Local) -> Box:
     """An argument of the entry, unread: its place is the source itself."""
-    vm.identity.handed[id(raw)] = None
+    vm.identity.handed[id(raw)] = raw
     return Box(vm.heap, raw, lambda base: base, source, NO_KEY)

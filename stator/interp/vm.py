@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -26,10 +27,10 @@ from stator.interp.arrays.traced_numpy import concerns
 from stator.interp.calls import call_protocol, function_modes, native_calls
 from stator.interp.calls.module_calls import ModuleCalls
 from stator.interp.frame import ExcState, Frame, Raised
-from stator.interp.generators import delegation
+from stator.interp.generators import async_opcodes, delegation  # noqa: F401  (registers)
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
 from stator.interp.objects import attributes, descriptors
@@ -38,6 +39,8 @@ from stator.interp.opcodes import exception_opcodes, opcodes_since_312, opcodes_
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
+_is_sequence = ctypes.pythonapi.PySequence_Check  # C types may have `__getitem__` as mappings have it
+_is_sequence.argtypes = [ctypes.py_object]
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _WORLD = ("torch._C._distributed_c10d", "torch.distributed.distributed_c10d")  # process groups and reductions
@@ -108,7 +111,7 @@ class VM(Machine):
     def is_iterable(self, value: object) -> bool:
         cls = type(value)
         return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
-            or find(self, cls, "__getitem__") is not MISSING
+            or find(self, cls, "__getitem__") is not MISSING and (is_mutable_class(cls) or bool(_is_sequence(value)))
 
     def get_iter(self, value: Any, cont: Any = None) -> None:
         cls = type(value)
@@ -119,7 +122,7 @@ class VM(Machine):
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose_length(value)
             return self.give(iter(value), cont)
-        if id(value) in self.generators:
+        if self.generators.iterated(value) is not None:
             return self.give(value, cont)
         if cls is ndarray and self.heap.trace_numpy and value.ndim and concerns(self, (value,)):
             return self.give(iter(items_of(self, value)), cont)
@@ -185,7 +188,7 @@ class VM(Machine):
         if type(iterator) in _SIMPLE_ITERATORS:
             return [item.force() if type(item) is Box else item for item in iterator]
         if type(find(self, type(iterator), "__next__")) is types.WrapperDescriptorType \
-                and id(iterator) not in self.generators:
+                and self.generators.iterated(iterator) is None:
             self.refuse_outside_iterator(iterator)
             return [item.force() if type(item) is Box else item for item in self.native(list, (iterator,))]
         items: list[Any] = []
@@ -241,7 +244,7 @@ class VM(Machine):
                 value = value.force()  # else the loop variable stays unread until someone loads it
             frame.stack.append(value)
             return
-        body = self.generators.get(id(iterator))
+        body = self.generators.iterated(iterator)
         if body is not None:
             return delegation.resume(self, body, None, delegation.ForNext(target))
         cont = delegation.ForCall(target)
@@ -253,7 +256,7 @@ class VM(Machine):
 
     def call_next(self, iterator: Any, cont: Any) -> None:
         """`iterator.__next__()`; exhaustion is a StopIteration."""
-        body = self.generators.get(id(iterator))
+        body = self.generators.iterated(iterator)
         if body is not None:
             return delegation.resume(self, body, None, delegation.NextCall(cont))
         method = find(self, type(iterator), "__next__")

@@ -58,22 +58,26 @@ row.shell(sys, "intern is_finalizing getdefaultencoding getfilesystemencoding ge
           "_is_gil_enabled _is_interned is_stack_trampoline_active")
 row.special(sys, "getrecursionlimit", why="a setting, guarded by its value; the trace runs under its own")
 row.shell(sys, "get_int_max_str_digits", depends=sys.get_int_max_str_digits, why="a setting, guarded by its value")
+for read in (sys.getswitchinterval, sys.gettrace, sys.getprofile):
+    row.shell(sys, read.__name__, depends=read, why="a setting, guarded by its value")
 row.special(sys, "exc_info exception", why="the interpreter keeps the exception state")
 row.special(sys, "getsizeof", why="a shadow may be of another size")
 row.special(sys, "exit", why="raises SystemExit in the interpreted frame")
 row.deny(sys, "_getframe _getframemodulename _current_frames _current_exceptions call_tracing settrace "
-         "setprofile gettrace getprofile", code="SB008", why=FRAMES)
+         "setprofile", code="SB008", why=FRAMES)
 row.effect(sys, "__displayhook__", formats=True)
 row.deny(sys, "__breakpointhook__ __excepthook__ __unraisablehook__", code="SB015")
 row.impure(sys, "getrefcount getallocatedblocks getunicodeinternedsize _getquickenedcount "
-           "getswitchinterval getdlopenflags get_asyncgen_hooks get_coroutine_origin_tracking_depth")
+           "getdlopenflags get_asyncgen_hooks get_coroutine_origin_tracking_depth")
 row.deny(sys, "*", code="SB006", why=PROCESS_WIDE)
 for record in (sys.version_info, sys.flags, sys.float_info, sys.int_info, sys.hash_info, sys.thread_info):
     declare_named_fields(type(record))
 declare_named_fields(type(sys.get_asyncgen_hooks()))
 
 # Object lifetimes.
-row.impure(gc, "isenabled get_debug get_count get_threshold get_stats is_tracked is_finalized get_freeze_count")
+for counted in (gc.get_threshold, gc.get_debug):
+    row.shell(gc, counted.__name__, depends=counted, why="a setting, guarded by its value")
+row.impure(gc, "isenabled get_count get_stats is_tracked is_finalized get_freeze_count")
 row.deny(gc, "*", code="SB019", why=LIFETIME)
 row.impure(_weakref, "getweakrefcount", code="SB019", why=LIFETIME)
 row.deny(_weakref, "getweakrefs", code="SB019", why=LIFETIME)
@@ -108,12 +112,13 @@ tracing = row.optional_module("_tracemalloc")
 row.deny(tracing, "*", code="SB013")
 
 # Posix.
+row.shell(posix, "getpid", depends=posix.getpid, why="the number of the process, guarded by its value")
 row.pure(posix, "fspath _path_normpath _path_splitroot_ex _path_splitroot waitstatus_to_exitcode WCOREDUMP "
          "WIFCONTINUED WIFSTOPPED WIFSIGNALED WIFEXITED WEXITSTATUS WTERMSIG WSTOPSIG major minor makedev "
          "strerror", calls_back=True)
 row.impure(posix, "access stat lstat fstat listdir readlink scandir isatty getcwd getcwdb ctermid uname "
            "times cpu_count getloadavg urandom getrandom get_terminal_size sysconf confstr statvfs "
-           "fstatvfs pathconf fpathconf getegid geteuid getgid getgrouplist getgroups getpid getpgrp "
+           "fstatvfs pathconf fpathconf getegid geteuid getgid getgrouplist getgroups getpgrp "
            "getppid getuid getlogin getpgid getresuid getresgid getsid getpriority sched_getaffinity "
            "sched_getparam sched_getscheduler sched_get_priority_max sched_get_priority_min "
            "sched_rr_get_interval device_encoding getxattr listxattr get_inheritable get_blocking ttyname "
@@ -156,7 +161,8 @@ row.attributes(_io.TextIOWrapper, "*", row.NativeClass.SPECIAL, why="asked of th
 row.deny.whole_module(_io, code="SB015")
 
 # Threads.
-row.impure(_thread, "get_ident get_native_id _count stack_size _is_main_interpreter _get_main_thread_ident")
+row.special(_thread, "get_ident", why="the number of the thread, guarded by its value")
+row.impure(_thread, "get_native_id _count stack_size _is_main_interpreter _get_main_thread_ident")
 row.special(_thread, "allocate_lock allocate RLock", why=TAKEN)
 for owner in (type(_thread.allocate_lock()), _thread.RLock):
     row.special(owner, "acquire acquire_lock __enter__ release release_lock __exit__ locked locked_lock "

@@ -1,12 +1,14 @@
 """Every form of a call: nested, starred, bound, through containers, with kwargs tensors."""
 
 
+import enum
 import functools
 import math
 
 import torch
 import torch.nn.functional as F
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -169,3 +171,30 @@ def wrong_stars_of_objects(x):
 def wrong_stars_of_a_partial(x):
     found = texts_of_wrong_stars(functools.partial(scale, 1))
     return [text.partition(" at 0x")[0] for text in found], x + 1
+
+
+def test_keywords_of_a_subclass_of_str():
+    class Text(str):
+        pass
+
+    class Named(str, enum.Enum):
+        SCALE = "scale"
+
+    def scaled(x, scale=1, **rest):
+        return x * scale, [type(key).__name__ for key in rest]
+
+    def calls(x):
+        return scaled(x, **{Text("scale"): 3}), scaled(x, **{Named.SCALE: 3}), scaled(x, **{Text("other"): 3}), dict(**{Text("a"): 1})
+
+    assert stator.compile(calls, backend="eager")(2) == calls(2)
+
+
+def test_dir_of_a_function_with_attributes():
+    def plain():
+        pass
+
+    def listed():
+        plain.known = 7
+        return "known" in dir(plain)
+
+    assert stator.compile(listed, backend="eager")() and listed()

@@ -1,9 +1,13 @@
 """Recursion, mutual recursion, lambdas, higher-order functions."""
 
 import functools
+import sys
+import warnings
 
+import pytest
 import torch
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -128,3 +132,31 @@ def deep_recursion(x, n):
         return 0 if k == 0 else 1 + down(k - 1)
 
     return x + down(n)
+
+
+def test_a_low_recursion_limit_leaves_no_room_for_a_capture():
+    def depth():
+        frame, count = sys._getframe(), 0
+        while frame is not None:
+            frame, count = frame.f_back, count + 1
+        return count
+
+    def limited(fn):
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(depth() + 15)
+        try:
+            return fn(3)
+        finally:
+            sys.setrecursionlimit(before)
+
+    def down(n):
+        return 0 if n == 0 else 1 + down(n - 1)
+
+    def sets_a_limit(n):
+        return limited(down)
+
+    with pytest.warns() as told:
+        warnings.warn("one at least", stacklevel=1)
+        assert limited(stator.compile(down, backend="eager")) == limited(down) == 3
+        assert stator.compile(sets_a_limit, backend="eager")(1) == 3
+    assert not [warning for warning in told if "internal" in str(warning.message)]

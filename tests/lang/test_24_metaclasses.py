@@ -1,5 +1,6 @@
 """Metaclasses, __init_subclass__, __class_getitem__, type with three arguments."""
 
+import abc
 import types
 
 import stator
@@ -281,3 +282,61 @@ def a_property_stays_itself_over_a_break(x):
     kept, pair = Titled.title, (1, Titled.title)
     stator.graph_break()
     return kept is Titled.__dict__["title"], kept == Titled.title, pair == (1, Titled.title), x + 1
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def classes_that_deny_themselves(x):
+    class Denying(type):
+        def __subclasscheck__(cls, sub):
+            return False
+
+        def __instancecheck__(cls, obj):
+            return False
+
+    class Base(metaclass=Denying):
+        pass
+
+    class Derived(Base):
+        pass
+
+    class Hooked(metaclass=abc.ABCMeta):
+        @classmethod
+        def __subclasshook__(cls, sub):
+            return "there" in sub.__dict__
+
+    return (issubclass(Base, Base), issubclass(Derived, Base), issubclass(Base, (int, Base)), isinstance(Base(), Base),
+            isinstance(Derived(), Base), issubclass(Hooked, Hooked), isinstance(Hooked(), Hooked), x + 1)  # fmt: skip
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def classes_that_are_registered(x):
+    class Shape(metaclass=abc.ABCMeta):
+        pass
+
+    class Round:
+        pass
+
+    before = issubclass(Round, Shape)
+    registered = Shape.register(Round)
+    try:
+        Shape.register(3)
+    except TypeError as error:
+        said = str(error)
+
+    class Ball(Round):
+        pass
+
+    return (before, registered is Round, issubclass(Round, Shape), isinstance(Ball(), Shape), said,
+            [isinstance(each, Shape) for each in (Round(), 3)], x + 1)  # fmt: skip
+
+
+def test_a_registration_leaves_with_its_class():
+    def made():
+        class Shape(metaclass=abc.ABCMeta):
+            pass
+
+        Shape.register(int)
+        return Shape, Shape.__name__
+
+    shape, _ = stator.compile(made, backend="eager", fullgraph=True)()
+    assert isinstance(3, shape) and not isinstance("3", shape)

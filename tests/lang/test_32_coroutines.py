@@ -1,7 +1,11 @@
 """Coroutines driven by hand; async with, async for, async comprehensions and generators."""
 
 import types
+import warnings
 
+import pytest
+
+import stator
 from curriculum import call, case, ramp
 
 
@@ -300,3 +304,142 @@ def iterator_of_another_class(x):
             return str(error)
 
     return run(main(Numbers())), run(main(Wrong())), run(main([1])), x + 1
+
+
+def ending(step):
+    try:
+        return step()
+    except Exception as error:
+        return type(error).__name__, str(error), type(error.__cause__).__name__
+
+
+@types.coroutine
+def suspended_once():
+    yield
+
+
+async def waits(value=None):
+    await suspended_once()
+    return value
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def a_coroutine_is_no_iterator(x):
+    coroutine = waits()
+    takers = (list, tuple, sum, iter, max, dict, next, enumerate, lambda c: [i for i in c], lambda c: c in c, lambda c: [*c])
+    found = [ending(lambda: taker(coroutine)) for taker in takers]
+    coroutine.close()
+
+    async def numbers():
+        yield 1
+
+    return found, ending(lambda: next(numbers())), ending(lambda: [n for n in numbers()]), x + 1
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def errors_of_await(x):
+    class Wrong:
+        def __aiter__(self):
+            return self
+
+        def __anext__(self):
+            return self
+
+        def __await__(self):
+            raise ZeroDivisionError("no")
+
+    class NoAwaitable(Wrong):
+        def __anext__(self):
+            return 5
+
+    async def over(numbers):
+        async for _ in numbers:
+            pass
+
+    async def awaiting(coroutine):
+        await coroutine
+
+    async def clings():
+        try:
+            await suspended_once()
+        except GeneratorExit:
+            await suspended_once()
+
+    begun, clinging = waits(), clings()
+    begun.send(None)
+    clinging.send(None)
+    found = (ending(lambda: awaiting(begun).send(None)), ending(lambda: over(Wrong()).send(None)),
+             ending(lambda: over(NoAwaitable()).send(None)), ending(clinging.close))  # fmt: skip
+    begun.close()
+
+    class Answering:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def __await__(self):
+            return self.answer
+
+    unused = waits()
+    found += tuple([ending(lambda: awaiting(Answering(answer)).send(None)) for answer in (None, 3, [1], unused, suspended_once())])
+    unused.close()
+    return found, x + 1
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def wrappers_of_await(x):
+    class Delegating:
+        def __await__(self):
+            return (yield from waits(1).__await__())
+
+    class Handing:
+        def __await__(self):
+            return waits(2).__await__()
+
+    async def main():
+        return await Delegating(), await Handing()
+
+    running, found = main(), []
+    try:
+        while True:
+            found.append(running.send(None))
+    except StopIteration as stop:
+        found.append(stop.value)
+    wrapper = waits(3).__await__()
+    found += [type(wrapper).__name__, iter(wrapper) is wrapper, "__iter__" in dir(wrapper), next(wrapper)]
+    found += [ending(lambda: wrapper.send(None)), ending(lambda: next(wrapper)), [*waits(4).__await__()]]
+    thrown = waits(5).__await__()
+    next(thrown)
+    return found, ending(lambda: thrown.throw(ValueError("thrown"))), thrown.close(), x + 1
+
+
+@pytest.mark.parametrize("keeps", ["nothing", "a variable", "a begun one", "a closed one"])
+def test_coroutines_that_nothing_awaits_warn(keeps):
+    def dropped(n):
+        coroutine = waits() if keeps != "nothing" else waits() and None
+        if keeps == "a begun one":
+            coroutine.send(None)
+        elif keeps == "a closed one":
+            coroutine.close()
+        return n
+
+    def warnings_of(fn):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fn(1)
+        return [str(each.message) for each in told]
+
+    compiled = stator.compile(dropped, backend="eager")
+    assert warnings_of(compiled) == warnings_of(compiled) == warnings_of(dropped)
+    assert bool(warnings_of(dropped)) == (keeps in ("nothing", "a variable"))
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def classes_of_suspended_frames(x):
+    async def numbers():
+        yield 1
+
+    begun, coroutine = (n for n in (1, 2)), waits()
+    found = [(value.__class__, isinstance(value, int), isinstance(value, types.CoroutineType))
+             for value in (begun, coroutine, numbers())]  # fmt: skip
+    coroutine.close()
+    return found, x + 1

@@ -1,6 +1,9 @@
 """Raising: escaping to the caller, custom classes, chaining, notes, assert, errors from C code."""
 
+import array
+import datetime
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -264,3 +267,38 @@ def traceback_through_functions_written_in_c(x):
         except ValueError as error:
             found.append(walked(error))
     return found, x + 1
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def names_of_c_types_in_errors(x):
+    def said(step):
+        try:
+            return step()
+        except (TypeError, AttributeError) as error:
+            return str(error)
+
+    day, numbers = datetime.date(2024, 2, 3), array.array("i", [1])
+    return (said(lambda: day()), said(lambda: day[0]), said(lambda: day.missing), said(lambda: numbers()),
+            said(lambda: max(*(int | str))), x + 1)  # fmt: skip
+
+
+def test_errors_about_iterators_from_outside():
+    def negated(walker):
+        try:
+            return -walker
+        except TypeError as error:
+            return str(error)
+
+    for make in (lambda: iter((1, 2)), lambda: iter({1, 2}), lambda: iter(range(3)), lambda: iter([1])):
+        assert stator.compile(negated, backend="eager")(make()) == negated(make())
+
+
+def test_values_that_are_over_leave_as_they_are():
+    def over():
+        walker, view = reversed([1, 2]), memoryview(b"ab")
+        with view:
+            total = sum(walker)
+        return walker, view, total
+
+    walker, view, total = stator.compile(over, backend="eager")()
+    assert type(walker) is type(reversed([])) and not list(walker) and total == 3 and "released" in repr(view)

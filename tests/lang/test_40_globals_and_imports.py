@@ -2,6 +2,7 @@
 
 import math
 import sys
+import types
 
 import torch
 
@@ -172,3 +173,21 @@ def the_dict_of_locals_is_filled_again(x, n):
     del y
     names = vars(), dir()
     return before, sorted(d), d["n"], d is e, d is names[0], n, x
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def modules_that_the_program_registers(x):
+    made = types.ModuleType("made_inside")
+    made.scale = 3
+    before, sys.modules["made_inside"] = sys.modules["math"], made
+    sys.modules["math"] = made
+    try:
+        import math as swapped
+
+        import made_inside
+        from made_inside import scale
+
+        return made_inside is made, swapped is made, x * scale
+    finally:
+        sys.modules["math"] = before
+        del sys.modules["made_inside"]

@@ -5,6 +5,7 @@ import weakref
 
 import torch
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -184,3 +185,18 @@ def wraps(x):
 def cmp_to_key(x):
     order = functools.cmp_to_key(lambda a, b: (a > b) - (a < b))
     return sorted([3, 1, 2], key=order), order(1) < order(2), x + 1
+
+
+def test_a_partial_of_a_partial_is_one():
+    def nested(inner):
+        outer, own = functools.partial(inner, 2), functools.partial(functools.partial(min, 3), 4)
+        return outer.func, outer.args, own.func, own.args, outer(0), own(9)
+
+    def marked(inner):
+        inner.tag = 3
+        return inner.tag, functools.partial(inner, 2).args
+
+    for program in (nested, marked):
+        mine, theirs = functools.partial(max, 1), functools.partial(max, 1)
+        assert stator.compile(program, backend="eager")(mine) == program(theirs)
+        assert vars(mine) == vars(theirs)

@@ -87,3 +87,11 @@ def over_tensor_rows(x):
 def errors(x):
     y = x + 1
     return y, list(itertools.islice([1], -1))
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def a_zip_whose_first_iterables_are_over(x):
+    zipped = itertools.zip_longest("a", [x, 2, 3], range(x.shape[0]))
+    taken = [next(zipped), next(zipped)]
+    mapped = list(map(str, itertools.islice(zipped, 1)))
+    return taken, mapped, list(zipped), list(itertools.chain(zipped, [x + 1]))

@@ -2,15 +2,25 @@
 
 import bisect
 import copy
+import gc
 import heapq
 import json
 import math
 import operator
+import os
+import random
 import re
 import string
+import sys
+import threading
 import types
 
+import numpy
+import pytest
+
+import stator
 from curriculum import call, case, ramp
+from stator import events
 
 
 class Node:
@@ -142,3 +152,78 @@ def mapping_proxy(x):
         view["c"] = 3
     except TypeError as error:
         return dict(view), str(error), x + len(view)
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def struct_sequences(x):
+    return (sys.version_info.major, sys.version_info >= (3, 8), sys.flags.optimize, sys.float_info.epsilon,
+            sys.hash_info[0], *sys.int_info, x + sys.version_info.minor)  # fmt: skip
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def settings_of_the_process(x):
+    return (gc.get_threshold(), sys.gettrace() is None, sys.getswitchinterval(), os.getpid() > 0,
+            threading.get_ident() == threading.main_thread().ident, x + 1)  # fmt: skip
+
+
+def test_a_struct_sequence_is_a_guarded_value():
+    made = os.stat_result(range(10))
+    compiled = stator.compile(lambda result, x: x + result.st_size, backend="eager", fullgraph=True)
+    assert compiled(made, 1) == 7 and compiled(os.stat_result(range(10, 20)), 1) == 17 and compiled(made, 1) == 7
+
+
+def test_settings_of_the_process_are_guarded():
+    threads = []
+    compiled = stator.compile(lambda: (gc.get_threshold(), threading.get_ident()), backend="eager", fullgraph=True)
+    me, known = threading.get_ident(), gc.get_threshold()
+    assert compiled() == (known, me)
+    gc.set_threshold(known[0] + 1, *known[1:])
+    try:
+        assert compiled() == ((known[0] + 1, *known[1:]), me)
+    finally:
+        gc.set_threshold(*known)
+    other = threading.Thread(target=lambda: threads.append((compiled(), threading.get_ident())))
+    other.start()
+    other.join()
+    assert threads[0] == ((known, threads[0][1]), threads[0][1]) and threads[0][1] != me
+
+
+OWN = random.Random(7)
+
+
+def a_branch():
+    return 1 if random.random() < 0.5 else 2
+
+
+def among_objects():
+    items = list("abcdefgh")
+    random.shuffle(items)
+    return items, random.choice("xyz"), random.choices("abc", k=4), random.sample("abcdef", 3), random.randbytes(3)
+
+
+def with_state():
+    state = random.getstate()
+    first = random.random()
+    random.setstate(state)
+    return first == random.random(), [OWN.gauss(0, 1) > 0 for _ in range(3)], OWN.getrandbits(90) & 7
+
+
+def of_numpy():
+    return ["low", "high"][int(numpy.random.rand() < 0.5)], [int(n) > 2 for n in numpy.random.permutation(5)]
+
+
+@pytest.mark.parametrize("draw", [a_branch, among_objects, with_state, of_numpy])
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_random_numbers_that_decide(draw, fullgraph):
+    def three_calls(fn):
+        random.seed(3)
+        OWN.seed(4)
+        numpy.random.seed(5)
+        return [fn() for _ in range(3)], random.getstate(), OWN.getstate(), numpy.random.rand()
+
+    compiled = stator.compile(draw, backend="eager", fullgraph=fullgraph)
+    assert three_calls(compiled) == three_calls(draw)
+    with events.record() as log:
+        assert three_calls(compiled) == three_calls(draw)  # the states of before are those of entries
+    if fullgraph:
+        assert not [event for event in log if isinstance(event, events.Recompile)]

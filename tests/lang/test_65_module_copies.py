@@ -51,6 +51,14 @@ def caches_of_copies(n):
     return fibonacci(n)
 
 
+@case(call(5), call(6), graphs=0)
+def methods_of_caches_of_copies(n):
+    square = _functools._lru_cache_wrapper(lambda k: k * k, 8, False, lambda *counts: counts)
+    found = square(n), square(n), square.cache_info()
+    square.cache_clear()
+    return found, square.cache_info()
+
+
 @case(call(3), call(4), graphs=0)
 def copies_of_partials(n):
     made = _functools.partial(max, n)

@@ -4,8 +4,10 @@ import gc
 import types
 import weakref
 
+import pytest
 import torch
 
+import stator
 from curriculum import call, case, ramp
 from tests.comparison import same_as_eager
 
@@ -172,3 +174,53 @@ def test_dir_of_a_class_that_gets_a_name_later():
     assert compiled(torch.ones(1))[0] == ["first"]
     Base.second = 2
     assert compiled(torch.ones(1))[0] == ["first", "second"]
+
+
+def raised_at_a_break(number):
+    """A call that breaks, and raises."""
+    raise ValueError(number)
+
+
+def watched(number):
+    node = Node(number)
+    WATCHED.append(weakref.ref(node))
+    raised_at_a_break(number)
+
+
+WATCHED: list = []
+
+
+@pytest.mark.parametrize("reads", ["never", "in the handler", "at a break in the handler"])
+def test_a_handled_exception_lets_go_of_its_frames(reads):
+    def dead_after_the_handler(number):
+        WATCHED.clear()
+        try:
+            watched(number)
+        except ValueError as error:
+            lives = None if reads == "never" else WATCHED[0]() is not None if reads == "in the handler" \
+                else touched_at_a_break(error)
+        return lives, WATCHED[0]() is None
+
+    touched_at_a_break = stator.disable(lambda error: str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "raised_at_a_break", stator.disable(raised_at_a_break))
+        compiled = stator.compile(dead_after_the_handler, backend="eager")
+        for number in (1, 1, 2):
+            assert compiled(number) == dead_after_the_handler(number)
+            assert compiled(number)[1]
+
+
+def test_a_container_that_crossed_a_break_is_let_go():
+    broken = stator.disable(lambda: None)
+
+    def dead_with_its_list(number):
+        held = [Node(number)]
+        reference = weakref.ref(held[0])
+        broken()
+        lives = reference() is not None
+        del held
+        return lives, reference() is None
+
+    compiled = stator.compile(dead_with_its_list, backend="eager")
+    for number in (1, 1, 2):
+        assert compiled(number) == dead_with_its_list(number) == (True, True)

@@ -66,9 +66,8 @@ def _add_place(build: Rebuilder, effect: Unwound) -> str:
 
 
 def _make_call(build: Rebuilder, effect: PlainCall) -> str:
-    constant = build.writer.constant
-    given = [*map(constant, effect.args), *(f"{name}={constant(value)}" for name, value in effect.kwargs.items())]
-    return f"{constant(effect.function)}({', '.join(given)})"
+    given = [*map(build.value, effect.args), *(f"{name}={build.value(value)}" for name, value in effect.kwargs.items())]
+    return f"{build.writer.constant(effect.function)}({', '.join(given)})"
 
 
 def _keep_filters(build: Rebuilder, effect: FiltersKept) -> str:

@@ -36,7 +36,7 @@ from stator.interp.mechanisms import ClassState, ContextState, RandomState
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.lifetimes import refuse_collections
-from stator.library.python.random_numbers import set_state, state_of
+from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 from stator.source import CallOf, Pinned
 

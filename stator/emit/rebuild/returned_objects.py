@@ -128,7 +128,10 @@ def _array(build: Rebuilder, value: Any) -> str:
 
 
 def _memoryview(build: Rebuilder, value: memoryview) -> str:
-    owner: Any = value.obj
+    try:
+        owner: Any = value.obj
+    except ValueError:
+        raise Break("SB007", "a memoryview that was released") from None
     whole = owner is not None and value.format == "B" and value.ndim == 1 and value.contiguous \
         and type(owner) in (bytes, bytearray) and value.nbytes == len(owner)
     if not whole:

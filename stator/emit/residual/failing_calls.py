@@ -33,7 +33,7 @@ from stator.host.held_signals import raised_by_a_handler
 from stator.interp.frame import Place, with_place
 from stator.interp.generators.generators import finish_running
 from stator.interp.graph_errors import as_program_exception
-from stator.library.python.random_numbers import restore_streams, saved_streams
+from stator.library.python.random_states import restore_streams, saved_streams
 from stator.native.torch_ops import draws_inside
 
 

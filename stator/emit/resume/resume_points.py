@@ -54,14 +54,14 @@ class ResumePoint:
 
     def run_innermost(self, taken: list[Any], invoke: object) -> Left:
         """Run the innermost frame to its end (a generator's: to its next yield) with `taken`, which is emptied."""
-        frames, _ = self._split(tuple(taken))
+        frames = self._split(tuple(taken))[0]
         outer = tuple(taken[:sum(state.value_count() for state in self.states[:-2])])
         taken.clear()
         value, error = self._leave(frames, None, invoke)
         try:
             return self._left(frames, outer, value, error)
         finally:
-            del frames, _, outer, value, error  # see run_native
+            del frames, outer, value, error  # see run_native
 
     def ways_out(self) -> Iterator[Left]:
         """Results that `run_innermost` may have: each value the number of the one it was before, None: new."""

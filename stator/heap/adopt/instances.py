@@ -25,6 +25,8 @@ from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.source import Attr, CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
+BOXED_LATER = (collections.OrderedDict, functools.partial)
+
 
 @recorded
 def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
@@ -63,9 +65,9 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
 
 
 def box_attributes(heap: Heap, value: object) -> None:
-    """An OrderedDict has attributes too, though hardly any has some: they are boxed once they are asked for."""
+    """They have attributes too, though hardly any has some: they are boxed once they are asked for."""
     tracker = heap.by_standin.get(id(value))
-    if tracker is not None and tracker.initial_dict is None and type(tracker.original) is collections.OrderedDict:
+    if tracker is not None and tracker.initial_dict is None and type(tracker.original) in BOXED_LATER:
         fill_attributes(heap, tracker)
 
 

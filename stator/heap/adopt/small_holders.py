@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import decimal
 import functools
+import gc
 import types
 import weakref
 from typing import Any
@@ -96,8 +97,16 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
         heap.expose(parts[-1])
     standin: Any = functools.partial(_no_callback)
     standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), *parts, None))
-    fill_attributes(heap, heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)))
+    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
+    heap.guard(CallOf(Pinned(has_dict), (source,)), Kind.FRESH_CALL, has_dict(value))
+    if has_dict(value):
+        fill_attributes(heap, tracker)
     return standin
+
+
+def has_dict(value: functools.partial[object]) -> bool:
+    """A pure reader for guards: whether a partial has a `__dict__`, which a read would make; C unfolds others."""
+    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
 
 
 @recorded
@@ -195,13 +204,22 @@ VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.date
                                      datetime.timezone, decimal.Decimal})
 
 
-def parts_of(value: object) -> Any:
+def parts_of(value: Any) -> Any:
     """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
+    if is_struct_sequence(type(value)):
+        items, more = value.__reduce__()[1]
+        return parts if is_constant(parts := (*items, *more.items())) else None
     if type(value) not in VALUES:
         return None
     parts = tuple(value.as_tuple()) if type(value) is decimal.Decimal else value.__reduce__()[1]
     parts = tuple(parts_of(part) if type(part) in VALUES else part for part in parts)
     return parts if is_constant(parts) else None
+
+
+def is_struct_sequence(cls: type) -> bool:
+    """Whether a type is a C tuple with names (sys.version_info, os.stat_result), which nothing changes."""
+    return cls.__base__ is tuple and type(cls.__dict__.get("n_sequence_fields")) is int \
+        and type(cls.__dict__.get("__reduce__")) is types.MethodDescriptorType
 
 
 def decimal_settings() -> tuple[Any, ...]:

@@ -274,10 +274,16 @@ def torch_attribute(vm: VM, fake: FakeTensor, name: str, descr: object) -> Any:
         raise Raised(error) from None
 
 
+def require_plain_names(keywords: dict[Any, object]) -> None:
+    if not all(type(name) is str for name in keywords):
+        if all(is_a(name, str) for name in keywords):
+            raise Break("SB001", "keywords of a subclass of str")
+        raise Raised(TypeError("keywords must be strings"))
+
+
 def merged_keywords(function: functools.partial[object], kwargs: dict[str, object] | None) -> dict[str, object]:
     """Keywords of a call of a partial, whose own dict the program may have filled by hand."""
-    if not all(type(name) is str for name in function.keywords):
-        raise Raised(TypeError("keywords must be strings"))
+    require_plain_names(function.keywords)
     return {**function.keywords, **(kwargs or {})}
 
 

@@ -6,14 +6,27 @@ import types
 from typing import Any, NoReturn
 
 from stator import _hook
+from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.opcodes import SEND_KEEPS
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.machine import op
 from stator.interp.services import VM
 
 COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x80, 0x100, 0x200
+
+
+def _wrapper_type() -> type:
+    async def nothing() -> None:
+        pass
+
+    coroutine = nothing()
+    coroutine.close()
+    return type(coroutine.__await__())
+
+
+AWAITED: Any = _wrapper_type()  # of `coroutine.__await__()`
 
 
 class Yielded:
@@ -210,11 +223,14 @@ class NextCall(Continuation):
 class CloseCall(Continuation):
     """`gen.close()`: GeneratorExit (or a return) is what should happen."""
 
-    __slots__ = ("cont",)
-    resumes = True
+    __slots__ = ("cont", "kind")
+    resumes, plain = True, ("kind",)
+
+    def __init__(self, cont: Continuation | None, kind: str) -> None:
+        self.cont, self.kind = cont, kind
 
     def yielded(self, vm: VM, frame: Frame, value: object) -> None:
-        raise Raised(RuntimeError("generator ignored GeneratorExit"))
+        raise Raised(RuntimeError(f"{self.kind} ignored GeneratorExit"))
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(None, self.cont)
@@ -238,7 +254,7 @@ def end_delegation(frame: Frame, value: object, target: int) -> None:
 def SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     receiver = frame.stack[-1]
-    body = vm.generators.get(id(receiver))
+    body = vm.generators.of(receiver)
     if body is not None and not is_a(receiver, types.AsyncGeneratorType):
         return resume(vm, body, value, SendNext(instr.target))
     cont = SendCall(instr.target)
@@ -309,7 +325,7 @@ def close(vm: VM, body: Suspended, cont: Continuation | None) -> None:
     if body.done or not body.started:
         body.done, body.frame = True, None
         return vm.give(None, cont)
-    throw(vm, body, GeneratorExit(), CloseCall(cont))
+    throw(vm, body, GeneratorExit(), CloseCall(cont, body.kind))
 
 
 class RaiseAfter(Continuation):
@@ -328,11 +344,14 @@ def _throw_into_delegate(vm: VM, body: Suspended, frame: Frame, delegate: object
     frame.stack.append(None)
     send_index = next(i for i in range(frame.ip, -1, -1) if frame.unit.instructions[i].opname == "SEND")
     target = frame.unit.instructions[send_index].target
-    inner = vm.generators.get(id(delegate))
+    inner = vm.generators.of(delegate)
     if is_a(exc, GeneratorExit):
         if inner is not None and not is_a(delegate, types.AsyncGeneratorType):
             return close(vm, inner, RaiseAfter(exc))
-        closer = vm.optional_attr(delegate, "close")
+        try:
+            closer = vm.optional_attr(delegate, "close")
+        except Raised:  # CPython goes on, and shows the error by sys.unraisablehook
+            raise Break("SB015", "an error of a delegate that is looked at for close(): sys.unraisablehook") from None
         if closer is not vm.MISSING:
             return vm.call(closer, (), {}, RaiseAfter(exc))
         raise_thrown(vm, exc)
@@ -383,43 +402,3 @@ def GET_YIELD_FROM_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
     if is_a(value, types.GeneratorType):
         return
     vm.get_iter(frame.stack.pop())
-
-
-@op
-def GET_AWAITABLE(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = frame.stack[-1]
-    body = None if is_a(value, types.CoroutineType) else vm.generators.get(id(value))
-    if is_a(value, types.CoroutineType) \
-            or body is not None and body.frame is not None and body.frame.code.co_flags & ITERABLE_COROUTINE:
-        return
-    frame.stack.pop()
-    method = {1: "__aenter__", 2: "__aexit__"}.get(instr.arg)
-    text = f"object {name_in_errors(type(value))} can't be used in 'await' expression" if method is None else \
-        f"'async with' received an object from {method} that does not implement __await__: {type(value).__name__}"
-    vm.call(vm.special_method(value, "__await__", text), ())
-
-
-@op
-def GET_AITER(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = frame.stack.pop()
-    text = f"'async for' requires an object with __aiter__ method, got {name_in_errors(type(value))}"
-    vm.call(vm.special_method(value, "__aiter__", text), ())
-
-
-@op
-def GET_ANEXT(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = frame.stack[-1]  # CPython looks for __anext__ when it has the iterator, one instruction earlier
-    text = f"'async for' received an object from __aiter__ that does not implement __anext__: {type(value).__name__}"
-    awaitable = vm.call_sync(vm.special_method(value, "__anext__", text), ())
-    if not is_a(awaitable, types.CoroutineType) and type(awaitable).__name__ != "async_generator_asend":
-        text = f"'async for' received an invalid object from __anext__: {type(awaitable).__name__}"
-        awaitable = vm.call_sync(vm.special_method(awaitable, "__await__", text), ())
-    frame.stack.append(awaitable)
-
-
-@op
-def END_ASYNC_FOR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    exc = frame.stack.pop()
-    if not is_a(exc, StopAsyncIteration):
-        raise Raised(exc, again=True)
-    frame.stack.pop()

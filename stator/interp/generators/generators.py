@@ -13,6 +13,7 @@ compiled segment writes back what it did to a generator from outside, so that CP
 
 from __future__ import annotations
 
+import gc
 import types
 import weakref
 from dataclasses import dataclass
@@ -26,7 +27,15 @@ from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
-from stator.interp.generators.delegation import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded, resume, throw
+from stator.interp.generators.delegation import (
+    ASYNC_GENERATOR,
+    AWAITED,
+    COROUTINE,
+    Suspended,
+    Yielded,
+    resume,
+    throw,
+)
 from stator.interp.machine import Bug, Thunk, op, program_of
 from stator.interp.services import VM
 from stator.source import CallOf, Index, Pinned
@@ -175,7 +184,7 @@ def driven(vm: VM, body: Suspended, flags: int, name: str, qualname: str) -> Any
     key = id(made)
     vm.generators[key] = body
     vm.generators.bodies.append(weakref.ref(body))
-    body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
+    body.handle = weakref.ref(made, lambda _: vm.generators.dropped(key))
     return made
 
 
@@ -345,12 +354,27 @@ class Generators(dict[int, Any]):
         self.vm = vm
         self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
         self.live = True  # until the trace is over
+        self.unawaited = False  # whether a coroutine died before it was begun
 
     def get(self, key: int, default: Any = None) -> Any:
         found = dict.get(self, key)
         if found is None and key in self.vm.heap.by_standin:
             found = adopt(self.vm, self.vm.heap.by_standin[key])
         return default if found is None else found
+
+    def dropped(self, key: int) -> None:
+        """The object of a body has died."""
+        body = dict.pop(self, key, None)
+        if body is not None and not body.started and not body.done and body.kind == "coroutine":
+            self.unawaited = self.unawaited or self.live
+
+    def of(self, value: object) -> Any:
+        """The body of a generator, or of the coroutine behind `coroutine.__await__()`."""
+        return self.get(id(gc.get_referents(value)[0] if type(value) is AWAITED else value))
+
+    def iterated(self, value: object) -> Any:
+        """The same of a value that `for` and next() take items from."""
+        return self.of(value) if type(value) is types.GeneratorType or type(value) is AWAITED else None
 
     def __contains__(self, key: object) -> bool:
         return self.get(key) is not None  # type: ignore[arg-type]

@@ -246,7 +246,9 @@ def _reaches_symbol(values: Iterable[Any], shown: bool = True) -> bool:
         elif cls is slice:
             pending += (value.start, value.stop, value.step)
         elif cls in _WALKING or shown and cls in _SHOWING:
-            pending += gc.get_referents(value)
+            parts = gc.get_referents(value)  # tuples among them may have empty places, which no Python code may meet
+            pending += gc.get_referents(*[part for part in parts if type(part) is tuple])
+            pending += [part for part in parts if type(part) is not tuple]
         elif cls is functools.partial and shown:
             pending += (*value.args, *value.keywords.values())
         elif issubclass(cls, types.SimpleNamespace) and id(value) not in seen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import sys
 import threading
@@ -15,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.adopt.instances import box_attributes
+from stator.heap.adopt.instances import BOXED_LATER, box_attributes
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
@@ -117,7 +116,7 @@ def store_generic(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) 
 
 def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, Any]:
     vm.heap.note_write(obj)
-    if type(obj) is collections.OrderedDict:
+    if type(obj) in BOXED_LATER:
         box_attributes(vm.heap, obj)
     own = instance_dict(obj)
     if own is None:

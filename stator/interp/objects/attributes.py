@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.adopt.instances import box_attributes
+from stator.heap.adopt.instances import BOXED_LATER, box_attributes
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple
@@ -179,7 +179,7 @@ def read_dict(vm: VM, mapping: dict[Any, Any], key: object) -> Any:
 
 
 def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
-    if type(obj) is collections.OrderedDict:
+    if type(obj) in BOXED_LATER:
         box_attributes(vm.heap, obj)
     own = instance_dict(obj)
     if own is None:

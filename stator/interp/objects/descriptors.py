@@ -222,7 +222,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         raise Break("SB020", f"{name} of a frame")
     if type(obj) is types.FrameType:
         vm.frame_objects.update(obj)
-    if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
+    if id(obj) in vm.generators and name not in ("__name__", "__qualname__", "__class__"):
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
         return vm.give(vm.native(descr.__get__, (obj,)), cont)
@@ -259,6 +259,8 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is ShadowKind.OPAQUE:
         if type(obj) is torch.Generator and name == "device":
             heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)
+            return vm.give(value, cont)
+        if name == "__class__" and value is type(obj):
             return vm.give(value, cont)
         if type(obj) not in TRUSTED_TYPES:
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")

@@ -21,7 +21,7 @@ from stator.interp import iteration
 from stator.interp.branches.assertions import take_for_granted
 from stator.interp.branches.captured_branches import capture_branch, truth_as_symbol
 from stator.interp.calls.allowed_calls import refuse_unlisted
-from stator.interp.calls.call_protocol import looks_itself
+from stator.interp.calls.call_protocol import looks_itself, require_plain_names
 from stator.interp.frame import NULL, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import Handler, op, ops
@@ -267,8 +267,7 @@ def CALL_FUNCTION_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     if kwargs is not None:
         vm.heap.expose(kwargs)
         kwargs = dict(kwargs)
-        if not all(type(key) is str for key in kwargs):
-            raise Raised(TypeError("keywords must be strings"))
+        require_plain_names(kwargs)
     if type(args) is not tuple or vm.heap.tracker_of(args) is not None:
         if not vm.is_iterable(args):
             raise Raised(TypeError(f"{function_text(vm, function)} argument after * must be an iterable, "

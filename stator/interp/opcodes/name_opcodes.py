@@ -225,6 +225,8 @@ def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) ->
     namespace = frame.scope.namespace
     if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
         raise Break("SB001", "builtins.__import__ was replaced")
+    if (found := module_of_the_trace(vm, name, level)) is not None:
+        return found
     refuse_loading(vm, namespace, name, fromlist, level)
     full = absolute_name(namespace, name, level)
     try:
@@ -263,10 +265,28 @@ def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
     load_attr(vm, module, instr.argval, SubmoduleFallback(module, instr.argval))
 
 
+def changed_modules(vm: VM) -> Any:
+    """The stand-in of sys.modules, once the program has changed it; else None."""
+    tracker = vm.heap.by_original.get(id(sys.modules))
+    changed = tracker is not None and id(tracker) in vm.heap.changes.written and has_changed(tracker)
+    return tracker.standin if changed and tracker is not None else None
+
+
+def module_of_the_trace(vm: VM, name: str, level: int) -> Any:
+    """A module that the program has put in sys.modules, imported by a plain name; None for other imports."""
+    modules = changed_modules(vm)
+    if modules is None or level or "." in name or name not in modules:
+        return None
+    found = unbox(modules[name])
+    plain = type(found) is types.ModuleType and not vm.heap.scope(found.__dict__).overlay
+    spec = found.__dict__.get("__spec__") if plain else None
+    loaded = not getattr(spec, "_initializing", False)
+    return found if plain and loaded and "__path__" not in found.__dict__ else None
+
+
 def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
     """Break where an import would run user code, or find an entry that only the trace has made."""
-    modules = vm.heap.by_original.get(id(sys.modules))
-    if modules is not None and id(modules) in vm.heap.changes.written and has_changed(modules):
+    if changed_modules(vm) is not None:
         raise Break("SB006", "an import after the program has changed sys.modules")
     full = absolute_name(namespace, name, level)
     wanted = [full]

@@ -18,10 +18,12 @@ from typing import Any
 import typing_extensions
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.machine import is_own
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
+from stator.source import CallOf, Pinned
 
 
 def note_class(vm: VM, cls: type) -> Any:
@@ -54,10 +56,11 @@ def _process_class(vm: VM, callee: Any, cls: Any, *args: Any, **kwargs: Any) -> 
 
 @rule(_thread.get_ident)
 def _get_ident(vm: VM) -> int:
-    """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
+    """`__repr__` helpers use the thread's number as a key of their own; for anyone else it is a guarded fact."""
+    number = _thread.get_ident()
     if vm.running.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
-        raise Break("SB013", "_thread.get_ident")
-    return _thread.get_ident()
+        vm.heap.guard(CallOf(Pinned(_thread.get_ident)), Kind.FRESH_CALL, number)
+    return number
 
 
 def _subscriptions() -> list[Any]:

@@ -179,7 +179,7 @@ def _chain_from_iterable(vm: VM, cls: Any, iterables: Any, /) -> Any:
 
 @suspending_rule(next)
 def _next(vm: VM, cont: Any, iterator: Any, default: Any = MISSING, /) -> None:
-    body = vm.generators.get(id(iterator))
+    body = vm.generators.iterated(iterator)
     if body is not None:
         call = delegation.NextCall(cont) if default is MISSING else delegation.NextCall(cont, default, True)
         return delegation.resume(vm, body, None, call)
@@ -260,18 +260,18 @@ def _bool(vm: VM, /, *values: Any) -> Any:
 
 
 def _body(vm: VM, generator: object) -> Any:
-    body = vm.generators.get(id(generator))
+    body = vm.generators.of(generator)
     if body is None:
         raise Break("SB014", f"a {type(generator).__name__} from outside")
     return body
 
 
-@suspending_rule(types.GeneratorType.send, types.CoroutineType.send)
+@suspending_rule(types.GeneratorType.send, types.CoroutineType.send, delegation.AWAITED.send)
 def _send(vm: VM, cont: Any, generator: Any, value: Any, /) -> None:
     delegation.resume(vm, _body(vm, generator), value, delegation.NextCall(cont))
 
 
-@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw)
+@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw, delegation.AWAITED.throw)
 def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, traceback: Any = None, /) -> None:
     body = _body(vm, generator)
     if value is MISSING:
@@ -297,11 +297,13 @@ def _exc_info(vm: VM) -> Any:
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
-suspending_rule(types.GeneratorType.__next__)(
+suspending_rule(types.GeneratorType.__next__, delegation.AWAITED.__next__)(
     lambda vm, cont, generator, /: delegation.resume(vm, _body(vm, generator), None, delegation.NextCall(cont)))
-rule(types.GeneratorType.__iter__, types.CoroutineType.__await__)(lambda vm, generator, /: generator)
-suspending_rule(types.GeneratorType.close, types.CoroutineType.close)(
+rule(types.GeneratorType.__iter__, delegation.AWAITED.__iter__)(lambda vm, generator, /: generator)
+suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation.AWAITED.close)(
     lambda vm, cont, generator, /: delegation.close(vm, _body(vm, generator), cont))
+rule(types.CoroutineType.__await__)(
+    lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
 
 

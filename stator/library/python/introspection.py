@@ -189,6 +189,11 @@ def _recursion_limit(vm: VM) -> int:
     return vm.progress.recursion_limit
 
 
+@rule(sys.setrecursionlimit)
+def _set_recursion_limit(vm: VM, limit: object, /) -> None:
+    raise Break("SB011", "sys.setrecursionlimit: frames of a capture count too", whole_call=True)
+
+
 @rule(types.ModuleType, functools._lru_cache_wrapper, _thread.allocate_lock, _thread.allocate, _thread.RLock)
 def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A module, cache or lock of the trace's own, which the residual makes anew."""

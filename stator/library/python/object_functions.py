@@ -212,8 +212,13 @@ rule(globals)(lambda vm: vm.frame.scope.view())
 @rule(dir)
 def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
     if obj is MISSING:
-        return sorted(names_in(vm.running))
+        if type(names := names_in(vm.running)) is not dict:
+            raise Break("SB005", "dir() in a namespace whose names its own code lists")
+        return sorted(names)
     tracker = vm.heap.tracker_of(obj)
+    held = getattr(obj, "__func__", obj) if is_a(obj, types.MethodType) else obj
+    if is_a(held, types.FunctionType) and id(held) not in vm.fresh:
+        raise Break("SB005", "dir() of a function from outside")
     if tracker is not None:
         if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
             raise Break("SB005", f"dir() of a {type(obj).__name__} from outside")

@@ -7,7 +7,8 @@ give such numbers; among other things they break at that very call, and so does 
 
 A stream that is made inside, seeded or set to a state there draws the same numbers at every call: the trace has a real
 one, whose methods are interpreted or run natively (random.seed(5); random.choice(xs)  ->  the very item).  Where it
-stands in for one from outside, the residual sets that one to the state in which the program left it.
+stands in for one from outside, the residual sets that one to the state in which the program left it.  Under
+fullgraph=True a program that would break at a drawn number is captured again so: the state of the stream is guarded.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from typing import Any
 
 import numpy
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
+from stator.library.python.random_states import guard_state, stand_in, state_of
 from stator.source import Drawn, Pinned, Source
 
 _SEEDS = (int, float, str, bytes)
@@ -51,7 +53,11 @@ _WHOLE = [function for function in _OF_NUMPY if function.__name__ in _NUMPY_WHOL
 
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
-    return stream if id(stream) in vm.random.known else vm.random.seeded.get(id(stream), (None, None))[1]
+    if id(stream) in vm.random.known:
+        return stream
+    if id(stream) not in vm.random.seeded and Strategy.DRAWN_NUMBERS in vm.turned_off:
+        guard_state(vm, stream)
+    return vm.random.seeded.get(id(stream), (None, None))[1]
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
@@ -83,9 +89,7 @@ def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> Non
     except Exception as error:
         raise Break("SB013", f"a random stream: {name}() that is refused ({error})", leave=random.__file__) from None
     if id(stream) not in vm.random.known:
-        vm.random.known[id(known)] = known
-        vm.random.seeded[id(stream)] = (stream, known)
-        vm.heap.note_handled(stream)
+        stand_in(vm, stream, known)
 
 
 @rule(random.Random, numpy.random.RandomState, numpy.random.default_rng)
@@ -100,28 +104,6 @@ def _make_stream(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, code="SB013",
        detail="the state of a random stream")
-
-
-def state_of(stream: Any) -> Any:
-    """All that decides over the numbers to come."""
-    return stream.getstate() if type(stream) is random.Random else \
-        stream.bit_generator.state if type(stream) is numpy.random.Generator else stream.get_state()
-
-
-def set_state(stream: Any, state: Any) -> Any:
-    """The stream, in a state."""
-    if type(stream) is random.Random:
-        stream.setstate(state)
-    elif type(stream) is numpy.random.Generator:
-        stream.bit_generator.state = state
-    else:  # of numpy's RandomState, or torch's Generator
-        stream.set_state(state)
-    return stream
-
-
-def remade_stream(cls: type, state: object) -> Any:
-    """A new stream in a state."""
-    return set_state(numpy.random.default_rng(0) if cls is numpy.random.Generator else cls(0), state)
 
 
 # ---------------------------------------------------------------------- draws of the residual
@@ -299,16 +281,6 @@ def _get_state(vm: VM, self: Any) -> Any:
     if known is None:
         raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
     return state_of(known)
-
-
-def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Where streams stand, so that a call whose graph fails can be made again."""
-    return tuple((stream, state_of(stream)) for stream in streams)
-
-
-def restore_streams(saved: tuple[Any, ...]) -> None:
-    for stream, state in saved:
-        set_state(stream, state)
 
 
 # A function that Cython has compiled is bound as one of Python's is

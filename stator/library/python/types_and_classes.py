@@ -20,6 +20,7 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.calls.instantiation import instantiate
 from stator.interp.frame import UNBOUND, Raised
 from stator.interp.lookup import MISSING, ancestors, find
+from stator.interp.noted_effects import PlainCall, note
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr, tensor_class
 from stator.interp.objects.descriptors import TensorSuper
@@ -100,9 +101,9 @@ def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
     if posed is not None:
         if type(cls) is not type and type(cls) is not abc.ABCMeta:  # their checks ask the class alone
             raise Break("SB014", f"isinstance() of a {posed.__name__} from outside")
-        return _check_class(vm, posed, posed, cls, "__subclasscheck__", posed)
+        return posed is cls or _check_class(vm, posed, posed, cls, "__subclasscheck__", posed)
     seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
-    return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
+    return seen_type is cls or _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
 
 def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
@@ -114,8 +115,6 @@ def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
 
 
 def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argument: object) -> bool:
-    if seen_type is cls:
-        return True
     meta = type(cls)
     if meta is type:
         if cls in ancestors(vm, seen_type):
@@ -370,7 +369,7 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     """Guard whether a class counts as a subclass of an abstract one, which it may be registered with later."""
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
-    if is_a(seen, type) and cls not in ancestors(vm, seen):
+    if is_a(seen, type) and cls not in ancestors(vm, seen) and id(cls) not in vm.fresh:
         reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
         vm.heap.guard(CallOf(Pinned(reader), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
     return answer
@@ -398,6 +397,15 @@ def _abc_init(vm: VM, cls: Any, /) -> Any:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
     return vm.native(_abc._abc_init, (cls,))
+
+
+@rule(_abc._abc_register)
+def _abc_register(vm: VM, cls: Any, sub: Any, /) -> Any:
+    if id(cls) not in vm.fresh:
+        raise Break("SB006", "registering a class with an abstract base class from outside")
+    registered = vm.native(_abc._abc_register, (cls, sub))
+    note(vm, PlainCall(_abc._abc_register, (cls, sub), {}), False)
+    return registered
 
 
 rule(_abc._abc_subclasscheck)(lambda vm, cls, sub, /: guard_registrations(vm, cls, sub))

@@ -20,8 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break, Strategy
 from stator.heap.outside_changes import anything_let_go
 from stator.heap.pure_readers import referent_of
+from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
+from stator.interp.frame import ExcState
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 
@@ -29,6 +31,7 @@ WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
 KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
 _EMPTY = types.CellType()
+_HAS_REFERENCES = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own others
 
 
 def _check(vm: VM, args: Any) -> None:
@@ -46,8 +49,14 @@ def _check(vm: VM, args: Any) -> None:
         vm.identity.tells_of_deaths = True
 
 
+def require_awaited(vm: VM) -> None:
+    if vm.generators.unawaited:
+        raise Break("SB019", "a coroutine that nothing awaits: CPython warns where it dies", whole_call=True)
+
+
 def refuse_untold_deaths(vm: VM) -> None:
-    """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
+    """Refuse deaths that are seen: of coroutines, and of stand-ins, which collections of weak references count."""
+    require_awaited(vm)
     if vm.identity.tells_of_deaths and anything_let_go(vm.heap):
         raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
@@ -72,26 +81,36 @@ def _referent(vm: VM, reference: Any, /) -> Any:
         raise Break("SB019", f"a {type(reference).__name__}")
     referent = referent_of(reference)
     tracker = None if referent is None else vm.heap.tracker_of(referent)
-    if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.identity.handed
-                                and not _is_in_a_variable(vm, referent, tracker.original)):
+    if tracker is not None and (anything_let_go(vm.heap) or not _handed_values_are_held(vm, tracker.original)):
         raise Break("SB019", "a call of a weak reference after an object from outside was let go")
     is_kept = is_a(referent, KEPT) or type(referent) is FakeTensor
-    if tracker is None and is_kept and not _is_in_a_variable(vm, referent, referent):
+    if tracker is None and is_kept and id(referent) not in _in_variables(vm):
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
         raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
     return referent
 
 
-def _is_in_a_variable(vm: VM, referent: object, original: object) -> bool:
-    """Whether a variable of the call holds the object now: then it lives."""
+def _handed_values_are_held(vm: VM, original: object) -> bool:
+    """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
+    handed, held = vm.identity.handed, _in_variables(vm)
+    return id(original) in held or id(original) not in handed and all(
+        number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_REFERENCES)
+        for number, raw in handed.items())
+
+
+def _in_variables(vm: VM) -> set[int]:
+    """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
+    handled: ExcState | None = vm.exc_state
+    found: list[object] = []
+    while handled is not None:
+        found.append(handled.value)
+        handled = handled.previous
     frame = vm.frame
     while frame is not None:
-        for value in itertools.chain(frame.locals, frame.stack):
-            held = value.cell_contents if type(value) is types.CellType and value != _EMPTY else value
-            if held is referent or type(held) is Box and held.raw is original:
-                return True
+        found += itertools.chain(frame.locals, frame.stack)
         frame = frame.parent
-    return False
+    contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
+    return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}
 
 
 rule(weakref.ref.__init__)(lambda vm, /, *args, **kwargs: vm.native_unhooked(weakref.ref.__init__, args, kwargs))
