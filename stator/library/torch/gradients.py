@@ -35,6 +35,7 @@ from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
+from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 
@@ -134,7 +135,9 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
     except Break:  # of code of the program that the engine calls
         raise
     except Exception as error:
-        raise Break("SB016", f"{what}: {error}".splitlines()[0]) from None
+        why = f"{what}: {error}".splitlines()[0]
+        # A compiled graph has a history of its own for each of the two passes: a backward of the user would run in both.
+        raise behind_autograd(vm, "SB016", why) if options["create_graph"] else Break("SB016", why) from None
     if not all(each is None or type(each) is FakeTensor for each in found):
         raise Break("SB016", f"{what}, which gives other things than plain tensors")
     return found
