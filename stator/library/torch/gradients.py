@@ -57,9 +57,19 @@ def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_gr
           materialize_grads: Any = False) -> Any:
     options = {"retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused,
                "materialize_grads": materialize_grads}
-    require_plain_engine(vm, _WHAT, (only_inputs, is_grads_batched, *options.values()))
-    if is_grads_batched or not only_inputs:
-        raise Break("SB016", f"{_WHAT}, of batched gradients")
+    try:
+        require_plain_engine(vm, _WHAT, (only_inputs, is_grads_batched, *options.values()))
+        if is_grads_batched or not only_inputs:
+            raise Break("SB016", f"{_WHAT}, of batched gradients")
+        return captured_gradients(vm, outputs, inputs, grad_outputs, options)
+    except Break as stop:
+        # A compiled graph has a history of its own for each of the two passes: user code of the backward runs in both.
+        if create_graph is False or stop.stop.turn_off is not None:
+            raise
+        raise behind_autograd(vm, stop.code, stop.detail) from None
+
+
+def captured_gradients(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any, options: dict[str, Any]) -> Any:
     outputs, inputs = tensors_of(vm, _WHAT, outputs), tensors_of(vm, _WHAT, inputs)
     seeds = None if grad_outputs is None else tensors_of(vm, _WHAT, grad_outputs, True)
     leaves_behind(vm, _WHAT, outputs)
@@ -135,9 +145,7 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
     except Break:  # of code of the program that the engine calls
         raise
     except Exception as error:
-        why = f"{what}: {error}".splitlines()[0]
-        # A compiled graph has a history of its own for each of the two passes: a backward of the user would run in both.
-        raise behind_autograd(vm, "SB016", why) if options["create_graph"] else Break("SB016", why) from None
+        raise Break("SB016", f"{what}: {error}".splitlines()[0]) from None
     if not all(each is None or type(each) is FakeTensor for each in found):
         raise Break("SB016", f"{what}, which gives other things than plain tensors")
     return found
