@@ -312,10 +312,13 @@ def double_backward() -> World:
 
 
 @BROKEN
-def double_backward_of_random_numbers() -> World:
-    """A compiled graph could not draw them again."""
+def double_backward_beside_writes() -> World:
+    """A compiled graph that reads what it writes could not run again."""
+    count = torch.ones(4)
+
     def step(x: Any, w: Any) -> Any:
-        F.dropout(x * w ** 3, 0.5).sum().backward(create_graph=True)
+        count.add_(1)
+        (x * w ** 3 * count).sum().backward(create_graph=True)
         penalty = w.grad.pow(2).sum()
         w.grad = None
         penalty.backward()
@@ -325,25 +328,12 @@ def double_backward_of_random_numbers() -> World:
 @BROKEN
 def hooks_on_saved_tensors() -> World:
     def step(x: Any, w: Any) -> Any:
+        w.exp().sum().backward()
         with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved * 2, lambda packed: packed):
             made = (x * w * w).exp()
         made.sum().backward()
         return made
     return with_weight(step)
-
-
-@BROKEN
-def a_kept_graph_behind_a_hook() -> World:
-    """What a compiled graph saves is there for a second pass."""
-    model, seen = network(), []
-    model[0].weight.register_hook(lambda grad: seen.append(1))
-
-    def step(x: Any, y: Any) -> Any:
-        loss = F.mse_loss(model(x).tanh(), y)
-        loss.backward(retain_graph=True)
-        loss.backward()
-        return loss
-    return World(step, batch, lambda: (look_at(model)(), seen))
 
 
 @BROKEN
