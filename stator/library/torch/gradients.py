@@ -69,8 +69,9 @@ def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_gr
         raise behind_autograd(vm, stop.code, stop.detail) from None
 
 
-def captured_gradients(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any, options: dict[str, Any]) -> Any:
-    outputs, inputs = tensors_of(vm, _WHAT, outputs), tensors_of(vm, _WHAT, inputs)
+def captured_gradients(vm: VM, results: object, wanted: object, grad_outputs: object, options: dict[str, Any]
+                       ) -> tuple[Any, ...]:
+    outputs, inputs = tensors_of(vm, _WHAT, results), tensors_of(vm, _WHAT, wanted)
     seeds = None if grad_outputs is None else tensors_of(vm, _WHAT, grad_outputs, True)
     leaves_behind(vm, _WHAT, outputs)
     found = gradients_of_fakes(vm, _WHAT, outputs, inputs, seeds, options)
