@@ -118,8 +118,8 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
     with tracing_context(fake_mode) as context, compile_context(numbered), \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
-            trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
-            backward_alone(backend), compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
+            backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
+            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
         compiled = call_backend(backend, gm, example_inputs, settings)
     note_metadata(compiled, context.fw_metadata)
     if not callable(compiled):
@@ -181,14 +181,10 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
         raise BackendError(backend.name, f"compilation failed{where} with {type(error).__name__}: {error}") from error
 
 
-def backward_alone(backend: Backend) -> contextlib.AbstractContextManager[Any]:
-    """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts.
-
-    Only Inductor reuses saved buffers in it, which forbids `retain_graph=True`.
-    """
+def backward_alone() -> contextlib.AbstractContextManager[Any]:
+    """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts."""
     ambient = config.backward_pass_autocast == "same_as_forward"  # its default
-    return config.patch(backward_pass_autocast="off" if ambient else config.backward_pass_autocast,
-                        donated_buffer=config.donated_buffer and backend.name == "inductor")
+    return config.patch(backward_pass_autocast="off") if ambient else contextlib.nullcontext()
 
 
 def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:

@@ -40,10 +40,7 @@ def test_equal_to_eager(make: Make, backend: str) -> None:
     compare(make, 5, backend, TOLERANCE[backend])
 
 
-@pytest.mark.parametrize(("seed", "backend", "calls"), [
-    (0, "eager", 3), (1, "eager", 3),
-    (6047, "aot_eager", 3),  # a kept graph, behind a hook of a module
-])  # fmt: skip
-def test_random_steps(seed: int, backend: str, calls: int) -> None:
-    verdict, details = run_seed(seed, backend, calls)
+@pytest.mark.parametrize("seed", range(2))
+def test_random_steps(seed: int) -> None:
+    verdict, details = run_seed(seed, "eager", calls=3)
     assert verdict in ("whole", "broken"), details
