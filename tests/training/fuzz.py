@@ -70,6 +70,45 @@ class Recurrent(nn.Module):
         return self.inner(x.unsqueeze(0))[0].squeeze(0)
 
 
+class Watched(nn.Module):
+    """A layer with full backward hooks, one of which changes gradients."""
+
+    def __init__(self, inner: nn.Module, side: str) -> None:
+        super().__init__()
+        self.inner = inner
+        if side != "output":
+            inner.register_full_backward_hook(lambda module, grads, _: tuple(
+                None if each is None else each * 0.5 for each in grads))
+        if side != "input":
+            inner.register_full_backward_pre_hook(lambda module, grads: tuple(each.clamp(-0.5, 0.5) for each in grads))
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Packed(nn.Module):
+    """A layer under hooks on saved tensors."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved * 1.0, lambda packed: packed):
+            return self.inner(x).tanh()
+
+
+class Table(nn.Module):
+    """Rows of a table, whose leaf is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(5, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.rows(torch.arange(len(x)) % 5) + self.rows.weight.sum() * 0.1
+
+
 class Calls(nn.Module):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -86,6 +125,9 @@ LAYERS: list[Callable[[random.Random], nn.Module]] = [
     lambda r: Again(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())), lambda r: Recurrent(r.choice([nn.GRU, nn.LSTM])),
     lambda r: nn.PReLU(), lambda r: Calls(lambda x: Scaled.apply(x, 0.5)), lambda r: Calls(lambda x: x.detach() * 0.1 + x),
     lambda r: nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH)), lambda r: nn.Softmax(dim=1),
+    lambda r: Watched(nn.Linear(WIDTH, WIDTH), r.choice(["input", "output", "both"])), lambda r: Packed(nn.Linear(WIDTH, WIDTH)),
+    lambda r: Calls(lambda x: x.clone().mul_(0.5).add_(x)), lambda r: Calls(lambda x: torch.where(x > 0, x, x * 0.1)),
+    lambda r: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Conv1d(2, 2, 1), nn.Flatten()), lambda r: Table(),
 ]
 LOSSES: list[Callable[[Any, Any], Any]] = [
     F.mse_loss, F.l1_loss, F.smooth_l1_loss, lambda a, b: ((a - b) ** 2).sum(1).mean(),
@@ -98,7 +140,8 @@ OPTIMISERS: list[Callable[[Any, random.Random], Any]] = [
     lambda p, r: torch.optim.AdamW(p, 0.01, weight_decay=0.1), lambda p, r: torch.optim.RMSprop(p, 0.01, centered=True),
     lambda p, r: torch.optim.Adagrad(p, 0.05), lambda p, r: torch.optim.Adamax(p, 0.01),
     lambda p, r: torch.optim.NAdam(p, 0.01), lambda p, r: torch.optim.Rprop(p, 0.01),
-    lambda p, r: torch.optim.Adadelta(p),
+    lambda p, r: torch.optim.Adadelta(p), lambda p, r: torch.optim.RAdam(p, 0.01), lambda p, r: torch.optim.ASGD(p, 0.05),
+    lambda p, r: torch.optim.SGD([{"params": p[::2], "lr": 0.05}, {"params": p[1::2]}], 0.1, weight_decay=0.01),
 ]
 
 
@@ -114,14 +157,23 @@ def make_world(seed: int) -> World:
     loss_of, form = r.choice(LOSSES), {name: r.random() < share for name, share in {
         "accumulate": 0.2, "twice": 0.15, "clip": 0.3, "penalty": 0.15, "hook": 0.15, "leaf hook": 0.1, "keep": 0.1,
         "inputs": 0.1, "average": 0.2, "look": 0.2, "detached": 0.3, "number": 0.3, "set_to_none": 0.7, "zero last": 0.3,
-        "by hand": 0.15, "autocast": 0.1, "two losses": 0.15, "inference": 0.1, "post hook": 0.05}.items()}
+        "by hand": 0.15, "autocast": 0.1, "two losses": 0.15, "inference": 0.1, "post hook": 0.05,
+        "passing hook": 0.1, "second order": 0.07, "scaler": 0.1, "schedule": 0.2, "halved": 0.15, "skip": 0.1}.items()}
+    schedule = torch.optim.lr_scheduler.StepLR(optimiser, 2, 0.5) if form["schedule"] else None
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2, enabled=form["scaler"])
     average = [each.detach().clone() for each in parameters]
     seen: list[Any] = []
+    if form["second order"]:
+        form.update({"twice": False, "set_to_none": True, "detached": True})
+    if form["scaler"]:
+        form.update({"by hand": False, "two losses": False, "inputs": False, "second order": False})
     if form["leaf hook"]:
         parameters[0].register_hook(lambda grad: seen.append(1) or grad * 0.5)
     if form["post hook"]:
         parameters[-1].register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.sum()))
     freezes, drops, evals = ([r.random() < share for _ in range(8)] for share in (0.2, 0.2, 0.15))
+    hooks, moves, rates = ([r.random() < share for _ in range(8)] for share in (0.1, 0.1, 0.1))
+    handles: list[Any] = []
     sizes = [r.choice([4, 4, 4, 6]) for _ in range(8)]
 
     def losses(x: Any, y: Any) -> Any:
@@ -145,7 +197,9 @@ def make_world(seed: int) -> World:
     def step(x: Any, y: Any) -> Any:
         if not form["zero last"]:
             optimiser.zero_grad(set_to_none=form["set_to_none"])
-        total = 0
+        total, passing = 0, None
+        if form["passing hook"] and parameters[-1].requires_grad:
+            passing = parameters[-1].register_hook(lambda grad: grad + 0.01)
         for part, aim in zip(x.chunk(2), y.chunk(2), strict=True) if form["accumulate"] else [(x, y)]:
             out, loss = losses(part, aim)
             if form["two losses"]:
@@ -153,10 +207,20 @@ def make_world(seed: int) -> World:
             elif form["inputs"]:
                 loss.backward(inputs=[each for each in parameters if each.requires_grad][-2:])
             else:
-                loss.backward(retain_graph=True if form["twice"] else None)
+                if form["scaler"]:
+                    loss = scaler.scale(loss)
+                loss.backward(retain_graph=True if form["twice"] else None, create_graph=form["second order"])
                 if form["twice"]:
                     loss.backward()
             total = total + loss.detach()
+        if passing is not None:
+            passing.remove()
+        if form["scaler"]:
+            scaler.unscale_(optimiser)
+        if form["halved"]:
+            for each in parameters:
+                if each.grad is not None:
+                    each.grad = each.grad * 0.5 if each.grad.dim() > 1 else each.grad.mul_(0.5)
         found = [None if each.grad is None else each.grad.clone() for each in parameters] if form["look"] else None
         norm = nn.utils.clip_grad_norm_(parameters, 0.5) if form["clip"] else None
         if form["by hand"]:
@@ -164,8 +228,13 @@ def make_world(seed: int) -> World:
                 for each in parameters:
                     if each.grad is not None:
                         each -= 0.1 * each.grad
-        else:
+        elif form["scaler"]:
+            scaler.step(optimiser)
+            scaler.update()
+        elif not form["skip"] or norm is None or norm < 0.6:
             optimiser.step()
+        if schedule is not None:
+            schedule.step()
         if form["average"]:
             with torch.no_grad():
                 for kept, new in zip(average, parameters, strict=True):
@@ -182,9 +251,17 @@ def make_world(seed: int) -> World:
         if drops[place]:
             parameters[-1].grad = None
         model.train(not evals[place])
+        if hooks[place] and parameters[0].requires_grad:
+            handles.append(parameters[0].register_hook(lambda grad: grad * 0.7))
+        elif handles:
+            handles.pop().remove()
+        if moves[place]:
+            parameters[-1].data = parameters[-1].data.clone()
+        if rates[place]:
+            optimiser.param_groups[0]["lr"] *= 0.9
         return values(sizes[place], WIDTH, seed=number), values(sizes[place], WIDTH, seed=number + 100)
 
-    return World(step, arguments, lambda: (look_at(model, optimiser)(), average, list(seen)))
+    return World(step, arguments, lambda: (look_at(model, optimiser)(), average, list(seen), scaler.get_scale()))
 
 
 def run_seed(seed: int, backend: str, calls: int = 4) -> tuple[str, list[str]]:

@@ -100,6 +100,18 @@ def gradients_laid_out_as_their_leaves() -> World:
     return World(step, lambda i: (values(2, 3, 5, 5, seed=i),), lambda: (look_at(model)(), turned.grad, narrow.grad))
 
 
+@CAPTURED
+def a_gradient_that_others_are_views_of() -> World:
+    a, b = values(1, 1, 4).requires_grad_(), values(1, 3, 4, seed=4).requires_grad_()
+
+    def step(x: Any) -> Any:
+        a.grad = b.grad = None
+        (torch.cat([x, a], 1) + b).pow(2).sum().backward()
+        a.grad.mul_(2)
+        b.grad.mul_(3)
+    return World(step, lambda i: (values(1, 2, 4, seed=i),), lambda: (a.grad, b.grad))
+
+
 @BROKEN
 def gradients_in_one_memory() -> World:
     a, b = values(2, 4).requires_grad_(), values(3, 4).requires_grad_()
@@ -297,6 +309,31 @@ def double_backward() -> World:
         weight.grad = None
         return (values(3, 4, seed=i),)
     return World(lambda x: step(x, weight), arguments, lambda: weight.grad.detach())
+
+
+@BROKEN
+def double_backward_beside_writes() -> World:
+    """A compiled graph that reads what it writes could not run again."""
+    count = torch.ones(4)
+
+    def step(x: Any, w: Any) -> Any:
+        count.add_(1)
+        (x * w ** 3 * count).sum().backward(create_graph=True)
+        penalty = w.grad.pow(2).sum()
+        w.grad = None
+        penalty.backward()
+    return with_weight(step)
+
+
+@BROKEN
+def hooks_on_saved_tensors() -> World:
+    def step(x: Any, w: Any) -> Any:
+        w.exp().sum().backward()
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved * 2, lambda packed: packed):
+            made = (x * w * w).exp()
+        made.sum().backward()
+        return made
+    return with_weight(step)
 
 
 @BROKEN

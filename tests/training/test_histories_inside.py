@@ -180,6 +180,34 @@ def test_gradients_of_gradients_are_left_to_the_engine(kind: str, backend: str) 
     assert any("twice through" in cause for cause in causes)
 
 
+class Leaning(torch.autograd.Function):
+    """With a backward that is not linear: called once for the sum of two gradients, not once for each."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, = ctx.saved_tensors
+        return grad * 2 + x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_behind_a_loss_and_its_penalty(backend: str) -> None:
+    def make() -> World:
+        a, b = pair()
+
+        def forward(x: Any) -> Any:
+            loss = (Leaning.apply(x @ a) @ b).pow(2).mean()
+            slope, = torch.autograd.grad(loss, a, create_graph=True)
+            return loss + slope.pow(2).sum()
+        return stepped(forward, a, b)
+    causes = compare(make, 2, backend, 0.0 if backend == "eager" else 1e-4).causes
+    assert any("twice through" in cause for cause in causes)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_input_used_in_an_inference_mode_is_no_inference_tensor(backend: str) -> None:
     def step(x: Any) -> Any:

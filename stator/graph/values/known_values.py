@@ -339,6 +339,15 @@ def forget_constants(changed: Any, result: Any) -> None:
             fake.constant = None
 
 
+def forget_written(written: Iterable[Any], given: Iterable[Any]) -> None:
+    """Drop constants that an operation changes: FakeTensor keeps those in a list beside a tensor that is none."""
+    constants = [fake for fake in written if type(fake) is FakeTensor and fake.constant is not None]
+    if constants and any(type(fake) is FakeTensor and fake.constant is None for fake in given):
+        for fake in constants:
+            if fake.constant is not None:  # not yet dropped as an alias of another one
+                fake.fake_mode.fake_tensor_converter.invalidate_constant_aliases(fake.constant)
+
+
 def index_as_read(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """x[[i, j]] as x[i, j] where the list holds tensors: so torch reads a short list, and numbers would hide it."""
     if len(args) > 1 and type(args[1]) is list and len(args[1]) < 32 and any(map(_is_scalar, args[1])):

@@ -341,15 +341,18 @@ def _to_index(vm: VM, values: Sequence[Any]) -> Any:
     return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
 
 
-def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+def _extreme(function: Callable[..., Any], is_better: Callable[..., Any]) -> Callable[..., Any]:
     def handler(vm: VM, values: Any) -> Any:
         items = list(values) if len(values) != 1 else vm.collect(values[0])
         kinds = {python_type(item) for item in items}
-        if not items or len(kinds) != 1 or not kinds <= {int, float} or not any(type(i) in SYMBOLIC for i in items):
+        if not items or not kinds <= {int, float} or not any(type(i) in SYMBOLIC for i in items):
             return MISSING
         result = items[0]
         for item in items[1:]:
-            result = arithmetic(vm, function, result, item)
+            if len(kinds) == 1:
+                result = arithmetic(vm, function, result, item)
+            elif truth(vm, attempt(is_better, item, result)):  # the type of the result depends on it
+                result = item
         return result
     return handler
 
@@ -426,7 +429,8 @@ _CALLS: dict[int, Any] = {
     id(int): _converting(int, torch.SymInt, torch.sym_int), id(operator.index): _to_index,
     id(float): _converting(float, torch.SymFloat, torch.sym_float),
     id(abs): _of_one(lambda vm, value: arithmetic(vm, operator.abs, as_integer(value))),
-    id(min): _extreme(torch.sym_min), id(max): _extreme(torch.sym_max), id(sum): _folding(operator.add, 0),
+    id(min): _extreme(torch.sym_min, operator.lt), id(max): _extreme(torch.sym_max, operator.gt),
+    id(sum): _folding(operator.add, 0),
     id(math.prod): _PRODUCT, id(torch.Size.numel): _PRODUCT, id(divmod): _divmod, id(pow): _power,
     id(math.sqrt): _square_root,
     id(math.floor): _rounding(math.floor), id(math.ceil): _rounding(math.ceil), id(math.trunc): _rounding(math.trunc),

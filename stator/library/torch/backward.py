@@ -21,7 +21,7 @@ from stator.graph.analysis.mutation import storage_of
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.host.suspended_patches import NOW
 from stator.interp.rule_registry import rule
-from stator.interp.tensors.tensor_bookkeeping import grad_of
+from stator.interp.tensors.tensor_bookkeeping import behind_autograd, grad_of
 from stator.interp.vm import VM
 from stator.library.torch import gradients
 from stator.library.torch.compiler_functions import BACKWARD
@@ -51,8 +51,8 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     if any(name in ("grad", "_grad") for _, name, _ in NOW.patches):
         raise Break("SB016", f"{BACKWARD}, beside a replaced Tensor.grad")
     gradients.require_plain_engine(vm, BACKWARD, (retain_graph, create_graph))
-    if create_graph:
-        raise Break("SB016", f"{BACKWARD}, with create_graph=True")
+    if create_graph:  # where that graph cannot run again, no compiled one has a second derivative
+        raise behind_autograd(vm, "SB016", f"{BACKWARD}, with create_graph=True")
     if vm.recorder.wrappers.behind:
         raise Break("SB016", f"{BACKWARD}, beside wrapper subclasses")
     outputs = gradients.tensors_of(vm, BACKWARD, tensors)
@@ -78,7 +78,8 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
             raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
     # Only the kernel of a recurrent layer knows how it lays gradients out.
     unknown = any(node.target in RECURRENT for node in reached)
-    is_shared = [each is not None and unknown or gradients.handed_on(vm, found)(each) for each in found]
+    is_shared = [each is not None and (unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found))
+                 for each in found]
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
@@ -118,6 +119,13 @@ def require_own_memory(vm: VM, grads: list[FakeTensor]) -> None:
                 if type(each.fake) is FakeTensor and id(each.fake) not in own}
     if len(written) != len(grads) or not written.isdisjoint(read):
         raise Break("SB016", f"{BACKWARD}, into a .grad that shares its memory")
+
+
+def is_viewed(grad: FakeTensor, found: tuple[FakeTensor | None, ...]) -> bool:
+    """Whether the engine has passed a gradient on, so that gradients of other leaves are views of it."""
+    with torch._C.DisableTorchFunction():
+        return not grad._is_view() and any(each is not None and each is not grad
+                                           and storage_of(each) == storage_of(grad) for each in found)
 
 
 def is_laid_out_as(grad: FakeTensor, leaf: FakeTensor) -> bool:

@@ -35,6 +35,7 @@ from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
+from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 
@@ -56,10 +57,21 @@ def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_gr
           materialize_grads: Any = False) -> Any:
     options = {"retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused,
                "materialize_grads": materialize_grads}
-    require_plain_engine(vm, _WHAT, (only_inputs, is_grads_batched, *options.values()))
-    if is_grads_batched or not only_inputs:
-        raise Break("SB016", f"{_WHAT}, of batched gradients")
-    outputs, inputs = tensors_of(vm, _WHAT, outputs), tensors_of(vm, _WHAT, inputs)
+    try:
+        require_plain_engine(vm, _WHAT, (only_inputs, is_grads_batched, *options.values()))
+        if is_grads_batched or not only_inputs:
+            raise Break("SB016", f"{_WHAT}, of batched gradients")
+        return captured_gradients(vm, outputs, inputs, grad_outputs, options)
+    except Break as stop:
+        # A compiled graph has a history of its own for each of the two passes: user code of the backward runs in both.
+        if create_graph is False or stop.stop.turn_off is not None:
+            raise
+        raise behind_autograd(vm, stop.code, stop.detail) from None
+
+
+def captured_gradients(vm: VM, results: object, wanted: object, grad_outputs: object, options: dict[str, Any]
+                       ) -> tuple[Any, ...]:
+    outputs, inputs = tensors_of(vm, _WHAT, results), tensors_of(vm, _WHAT, wanted)
     seeds = None if grad_outputs is None else tensors_of(vm, _WHAT, grad_outputs, True)
     leaves_behind(vm, _WHAT, outputs)
     found = gradients_of_fakes(vm, _WHAT, outputs, inputs, seeds, options)

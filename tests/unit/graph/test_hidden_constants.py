@@ -41,7 +41,16 @@ def known_as_before(f: float) -> Any:
     return t * f, [10, 20, 30][int(t.item())], torch.tensor(float("nan")).item() != f
 
 
-PROGRAMS = [changed_in_place, divided, written_to_another, asked, of_several, known_as_before]
+def written_beside_others(f: float) -> Any:
+    """A list of a constant and a tensor that is none."""
+    t, view = torch.tensor([0.0, 1.0]), torch.tensor(0.0)
+    alias = view.view(1)
+    torch._foreach_add_([view, t, torch.ones(2) * f], 1.0)
+    torch._foreach_mul_([t, torch.full((2,), f)], torch.tensor(2.0))
+    return view.item(), alias.item(), t.tolist()
+
+
+PROGRAMS = [changed_in_place, written_beside_others, divided, written_to_another, asked, of_several, known_as_before]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

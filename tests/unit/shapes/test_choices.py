@@ -12,6 +12,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as fs
 
+import stator
+from stator import events
 from stator.shapes.symbol_nodes import SymbolNodes
 from tests.comparison import call, same_as_eager
 
@@ -54,3 +56,17 @@ def test_a_comparison_with_a_choice_counts_as_a_number() -> None:
     """sympy makes ITE of it, for which torch has no handler."""
     same_as_eager(compared_with_a_choice, *(call(torch.full((3,), x), n) for n in (1, 0, 3) for x in (1.0, 2.0, 3.0)),
                   dynamic=True, fullgraph=False)
+
+
+@pytest.mark.parametrize("chosen", [lambda t: min(1, t), lambda t: max(t, 1)], ids=["min", "max"])
+def test_extremes_of_ints_and_floats(chosen: Any) -> None:
+    """Which one it is becomes a guard, and its type is eager's."""
+    def program(x: torch.Tensor, n: int) -> Any:
+        best = chosen((n - 1) / 4)
+        return x * best, type(best), best
+
+    compiled = stator.compile(program, fullgraph=True)
+    with events.record() as log:
+        for n in range(2, 12):
+            assert str(compiled(torch.ones(2), n)) == str(program(torch.ones(2), n))
+    assert sum(isinstance(each, events.CaptureFinished) for each in log) <= 4
