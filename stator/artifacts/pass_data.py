@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from stator.artifacts.container import Json
+from stator.artifacts.cuda_kernels import Launch, load_triton, parts_of_kernel
 from stator.artifacts.kernel_files import library_of, load_kernel
 from stator.artifacts.made_objects import Describer, Note, Restorer, is_empty
 from stator.artifacts.raw_steps import Data, Thing
@@ -37,6 +38,7 @@ LOADED = "<stator inductor>"  # the file name of a pass that was read from a fil
 GENERATED = "torch._inductor.runtime.compile_tasks."
 _SKIPPED = ("get_args", "benchmark_compiled_module")
 _LARGEST_CONSTANT = 1 << 16  # elements of a tensor that is part of a compiled graph
+_ALIGNMENT = 16  # bytes, as kernels of Inductor expect
 _AROUND = "torch._functorch"
 _LOOKED_AT = 5_000
 _FOUND = ("ViewAndMutationMeta", "AOTAutogradResult", "BundledAOTAutogradResult")  # not looked into
@@ -128,6 +130,30 @@ class BoxedPass:
         return self.run(*given)
 
 
+@dataclass(eq=False)
+class AlignedPass:
+    """A pass that relies on the alignment of inputs: copies others first, and writes those copies back."""
+
+    run: Callable[..., Any]
+    places: list[int]
+    written: list[int]
+
+    def __call__(self, args: list[Any]) -> Thing:
+        copied: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for place in self.places:
+            given = args[place]
+            if given.data_ptr() % _ALIGNMENT:
+                extent = 1 + sum([(size - 1) * step for size, step in zip(given.shape, given.stride(), strict=True)])
+                flat = torch.as_strided(given, (extent if given.numel() else 0,), (1,)).clone()
+                args[place] = torch.as_strided(flat, given.shape, given.stride())
+                if place in self.written:
+                    copied.append((given, args[place]))
+        out = self.run(args)
+        for given, changed in copied:
+            given.copy_(changed)
+        return out
+
+
 # ---------------------------------------------------------------------- writing
 
 
@@ -137,7 +163,8 @@ class PassWriter(Describer):
     def __init__(self, root: types.FunctionType) -> None:
         super().__init__(root)
         self.blobs: dict[str, bytes] = {}
-        for write in (self._generated, self._kernel, self._autograd, self._joined, self._graph, self._tensor):
+        for write in (self._generated, self._kernel, self._triton, self._aligned, self._autograd, self._joined,
+                      self._graph, self._tensor):
             self._writers.insert(0, write)
 
     def _autograd(self, value: Thing) -> Json:
@@ -195,6 +222,23 @@ class PassWriter(Describer):
         name = hashlib.sha256(library).hexdigest()[:32]
         self.blobs[f"kernels/{name}"] = library
         return ["kernel", name]
+
+    def _triton(self, value: Thing) -> Json:
+        found = parts_of_kernel(value)
+        if found is None:
+            return None
+        name = hashlib.sha256(found[1]).hexdigest()[:32]
+        self.blobs[f"kernels/{name}"] = found[1]
+        return ["triton", name, *found[0]]
+
+    def _aligned(self, value: Thing) -> Json:
+        if type(value) is AlignedPass:
+            return ["aligned", self.value(value.run), [*value.places], [*value.written]]
+        if type(value) is not types.FunctionType or value.__qualname__ != "align_inputs_from_check_idxs.<locals>.run":
+            return None
+        cells = {name: cell.cell_contents
+                 for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)}
+        return ["aligned", self.value(cells["model"]), [*cells["inputs_to_check"]], [*cells["mutated_input_idxs"]]]
 
     def _graph(self, value: Thing) -> Json:
         """A graph module that runs as it is: its nodes, with the dtypes that a pass under autocast casts to."""
@@ -262,7 +306,8 @@ class PassReader(Restorer):
                  blobs: dict[str, bytes]) -> None:
         super().__init__(rows, root, points)
         self.blobs = blobs
-        for kind in ("inference", "training", "joined", "generated", "namespace", "kernel", "graph", "tensor"):
+        for kind in ("inference", "training", "joined", "generated", "namespace", "kernel", "triton", "aligned",
+                     "graph", "tensor"):
             self.made_by(kind, getattr(self, f"_{kind}"))
         self.made_by("method of graph", self._graph_method)
 
@@ -295,6 +340,12 @@ class PassReader(Restorer):
 
     def _kernel(self, data: Data, note: Note) -> object:
         return load_kernel(self.blobs[f"kernels/{data[0]}"], data[0])
+
+    def _triton(self, data: Data, note: Note) -> object:
+        return load_triton(Launch(*data[1:]), self.blobs[f"kernels/{data[0]}"])
+
+    def _aligned(self, data: Data, note: Note) -> object:
+        return AlignedPass(self.value(data[0]), data[1], data[2])
 
     def _graph_method(self, data: Data, note: Note) -> object:
         return getattr(self.value(data[0]), data[1])
