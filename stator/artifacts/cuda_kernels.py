@@ -54,7 +54,7 @@ def parts_of_kernel(value: Thing) -> tuple[Launch, bytes] | None:
     if len(value.launchers) != 1:
         raise NotPortable("a Triton kernel that was not called yet")
     launcher = value.launchers[0]
-    kernel = getattr(launcher.__globals__.get("runner"), "__self__", None)
+    kernel: Thing = getattr(launcher.__globals__.get("runner"), "__self__", None)
     if type(kernel).__name__ != "StaticallyLaunchedCudaKernel" or torch.version.hip or launcher.config.pre_hook:
         raise NotPortable("a Triton kernel that torch launches by code of Triton")
     scratch = sum(bool(getattr(kernel, name, False)) for name in ("has_global_scratch", "has_profile_scratch"))

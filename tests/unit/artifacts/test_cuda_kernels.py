@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch._inductor.runtime import triton_heuristics as heuristics
 
-from stator.artifacts.pass_data import AlignedPass, PassReader, PassWriter
+from stator.artifacts.pass_data import PassWriter
+from stator.artifacts.pass_reader import AlignedPass, PassReader
 from stator.artifacts.value_writer import NotPortable
 from stator.emit.resume.advance import Points
 
