@@ -197,7 +197,7 @@ def use(folder: Path, change: Change, sources: Sources, files: dict[str, bytes],
         if ruin and hit:
             found = "ruined"
         one, other = (Snapshotter(NAME).take(each, "result") for each in (expected, found))
-        rows.append([root, hit, differences(one, other, "result", EXACT.tolerance)[:2]])
+        rows.append([root, hit, list(differences(one, other, "result", EXACT.tolerance))[:2]])
     return rows
 
 
