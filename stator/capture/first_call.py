@@ -43,6 +43,7 @@ _MODES, _REPLACED = "stator.graph.state.suspended_modes", "stator.host.replaced_
 _LOOKUP, _DISPATCH = "stator.artifacts.store_lookup", "stator.cache.dispatch"
 lock = threading.RLock()  # of captures, and of the load before the first
 _waiting: list[Callable[[], object]] = []
+_early: weakref.WeakSet[_core.CompiledFunction] = weakref.WeakSet()  # entries that were taken without the tracer
 
 
 @dataclass
@@ -64,6 +65,8 @@ def tracer() -> types.ModuleType:
     module = load(TRACER)
     while _waiting:
         _waiting.pop(0)()
+    while _early:
+        opened(_early.pop())
     return module
 
 
@@ -101,8 +104,10 @@ def opened(compiled: _core.CompiledFunction) -> CallSite:
         if type(later := compiled._stator_site) is LaterSite:
             if torch.distributed.is_available() and torch.distributed.is_initialized():
                 _reset_at_exit()
-            site = tracer().open_site(later.fn, later.settings, compiled)
-            compiled.miss.__setstate__((tracer().on_miss, (site,), {}, None))
+            module = tracer()
+            if compiled._stator_site is later:  # loading the tracer opens those that were taken early
+                site = module.open_site(later.fn, later.settings, compiled)
+                compiled.miss.__setstate__((module.on_miss, (site,), {}, None))
         found: CallSite = compiled._stator_site
     return found
 
@@ -161,18 +166,13 @@ def take_stored(site: CallSite | LaterSite, bound: tuple[object, ...]) -> bool:
             compiled.add_entry(found.check, found.run, tag)
             load(_DISPATCH).update_dispatch(compiled)
             if type(site) is LaterSite:  # once the tracer is there, a reset or a stance must find the entry
-                with_tracer(functools.partial(_open_later, weakref.ref(compiled)))
+                _early.add(compiled)
     return found is not None
-
-
-def _open_later(entry: weakref.ref[_core.CompiledFunction]) -> None:
-    if (compiled := entry()) is not None:
-        opened(compiled)
 
 
 def has_entries() -> bool:
     """Whether some function may have an entry."""
-    return TRACER in loaded or bool(_waiting)
+    return TRACER in loaded or bool(_early)
 
 
 def report_eager_call(compiled: object, reason: str) -> None:
