@@ -189,6 +189,8 @@ def use(folder: Path, change: Change, sources: Sources, files: dict[str, bytes],
         path = folder / f"{root}.entries"
         path.write_bytes(data)
         fn = getattr(modules["main"], root)
+        if not callable(fn):
+            continue
         with change.around(), events.record() as log:
             expected = outcome(fn, x.clone())
             loaded = stator.load(str(path), fn, **{"backend": "eager", **dict(change.settings)})
