@@ -17,7 +17,7 @@ import types
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
@@ -120,11 +120,10 @@ def _reset_at_exit() -> None:
 
 def make_entry(fn: Callable[..., object], settings: Settings) -> _core.CompiledFunction:
     """The compiled form of a Python function or bound method."""
-    function: Any
     prefix, function = ((fn.__self__,), fn.__func__) if isinstance(fn, types.MethodType) else ((), fn)
     # No function of ours in between: its frame would hold an exception among the arguments that leaves by it.
     compiled = _core.CompiledFunction(function, functools.partial(_first_miss), prefix)
-    compiled._stator_site = LaterSite(compiled, function, settings)
+    compiled._stator_site = LaterSite(compiled, cast(types.FunctionType, function), settings)
     if TRACER in loaded:
         opened(compiled)
     return compiled
