@@ -1,93 +1,187 @@
-"""First result of a second process.   python -m benchmarks.restart [llama16 bert12] [eval train]
+"""First result of a second process.   python -m benchmarks.restart [llama16 bert12] [eval train] [--device cuda]
 
-In: a model, Inductor, and caches that a first process has filled.  Out: seconds from imports done and model built to
-the first result (with its backward pass where it trains), wall clock and CPU, of Stator and of torch.compile, each in
-new processes of one run; and what Stator traced and compiled, from its events.
+In: a model, Inductor, and caches that a first process has filled.  Out: for each model a JSON line (all of them in the
+file of --json): seconds from imports done and model built to the first result (with its backward pass where it trains),
+wall clock and CPU, of Stator and of torch.compile, each in new processes of one run; what Stator traced and compiled,
+from its events; and, from a process of its own under a profiler, calls of functions of tracer and compilers.
+
+`plain-llama16` and `plain-vit12` need no library beyond torch; they are the defaults where transformers is missing.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS = ("llama16", "bert12")
+MODELS = ("llama16", "bert12", "plain-llama16", "plain-vit12")
 WAYS = ("eval", "train")
+SIDES = ("stator", "torch")
+COMPILERS = ("/stator/interp/", "/stator/library/", "/stator/heap/", "/stator/graph/record/", "/stator/backends/compil",
+             "/torch/_dynamo/", "/torch/_functorch/_aot_autograd/", "/torch/_inductor/", "/triton/", "/sympy/")
 
 
-def measure(side: str, name: str, way: str, folder: str) -> None:
+def built(name: str) -> tuple[Any, tuple[Any, ...]]:
+    import torch
+
+    if name in ("llama16", "bert12"):
+        from benchmarks import models
+
+        return models.llama(16) if name == "llama16" else models.bert()
+    from benchmarks.gpu_models import Llama, LlamaSizes, ViT
+
+    torch.manual_seed(0)
+    if name == "plain-vit12":
+        return ViT(64, 12, 4, 32, 8), (torch.randn(2, 3, 32, 32),)
+    sizes = LlamaSizes(dim=64, layers=16, heads=4, kv_heads=2, hidden=128, vocab=384, length=32)
+    return Llama(sizes), (torch.randint(0, sizes.vocab, (2, 16)), torch.arange(16))
+
+
+def measure(side: str, name: str, way: str, device: str, folder: str, profiled: str = "") -> None:
     """One process: build, call, print a JSON line."""
     import torch
 
-    from benchmarks import models
-
     torch.set_num_threads(1)
-    model: Any
-    model, args = models.llama(16) if name == "llama16" else models.bert()
-    model = model.train() if way == "train" else model.eval()
+    model, given = built(name)
+    model = model.to(device).train(way == "train")
+    args = tuple([each.to(device) for each in given])
     log: list[Any] = []
+    path = os.path.join(folder, f"{name}.{way}")
     if side == "stator":
         import stator
         from stator import events
 
         stator.config.artifact_key_file = os.path.join(folder, "key")
-        path = os.path.join(folder, f"{name}.{way}")
+    warm_up(torch.device(device))
+    called: Counter[str] = Counter()
+    if profiled:
+        sys.setprofile(counting(called))
     began, cpu = time.perf_counter(), time.process_time()
     if side == "stator":
         with events.record() as log:
             compiled = stator.load(path, model) if os.path.exists(path) else stator.compile(model)
-            run(compiled, args, way)
+            result = run(compiled, args, way)
     else:
         compiled = torch.compile(model)
-        run(compiled, args, way)
+        result = run(compiled, args, way)
+    finish(torch.device(device))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    sys.setprofile(None)
     kinds = [type(event).__name__ for event in log]
-    row = {"side": side, "seconds": round(seconds, 3), "cpu": round(cpu, 3), "captures": kinds.count("CaptureStarted"),
-           "compilations": kinds.count("BackendCompiled"), "loaded": kinds.count("EntryLoaded")}
-    if side == "stator" and not os.path.exists(path):
-        row["saved"] = stator.save(compiled, path)
+    row: dict[str, Any] = {"side": side, "seconds": round(seconds, 3), "cpu": round(cpu, 3)}
+    if side == "stator":
+        row |= {"captures": kinds.count("CaptureStarted"), "compilations": kinds.count("BackendCompiled"),
+                "loaded": kinds.count("EntryLoaded")}
+        if not os.path.exists(path):
+            row["saved"] = stator.save(compiled, path)
         row["why"] = stator.why_not_cached(compiled)
+        if not any(type(each) is torch.nn.Dropout and each.p for each in model.modules()) or way == "eval":
+            expected = run(model, args, way)
+            row["difference"] = float((result.detach() - expected.detach()).abs().max())
+    if profiled:
+        row = {"calls of tracer and compilers": sum(called.values()), "most": called.most_common(5)}
     print(json.dumps(row))
 
 
-def run(compiled: Any, args: tuple[Any, ...], way: str) -> None:
+def counting(called: Counter[str]) -> Callable[..., None]:
+    """A profiler that counts functions of tracer and compilers by file and name; bodies of modules are imports."""
+    def profile(frame: Any, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and any(each in code.co_filename for each in COMPILERS):
+            place = code.co_filename.split("site-packages/")[-1].removeprefix(str(ROOT))
+            called[f"{place}: {code.co_qualname}"] += 1
+    return profile
+
+
+def run(compiled: Any, args: tuple[Any, ...], way: str) -> Any:
     import torch
 
     with torch.set_grad_enabled(way == "train"):
-        result = compiled(*args)[0]
+        result = compiled(*args)
+        result = result if isinstance(result, torch.Tensor) else result[0]
         if way == "train":
             result.sum().backward()
+    return result
+
+
+def warm_up(device: Any) -> None:
+    """Start what every process on a device pays for, whoever compiles: its context, its library of products."""
+    import torch
+
+    (torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)).sum().item()
+    finish(device)
+
+
+def finish(device: Any) -> None:
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def child(folder: str, *command: str) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor"),
                    "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-m", "benchmarks.restart", "child", *command, folder], cwd=ROOT, check=True,
-                          env=environment, stdout=subprocess.PIPE, text=True)
+    environment.pop("TRITON_CACHE_DIR", None)  # it belongs to Inductor's folder
+    side, name, way, device, *profiled = command
+    arguments = ["child", side, name, way, device, folder, *profiled]
+    done = subprocess.run([sys.executable, "-m", "benchmarks.restart", *arguments], cwd=ROOT, env=environment,
+                          stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        return {"side": side, "error": done.returncode}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def main(names: list[str], ways: list[str]) -> None:
+def compared(folder: str, name: str, way: str, device: str, rounds: int) -> dict[str, Any]:
+    """One model: both sides fill their caches, then start again in turns."""
+    first = {side: child(folder, side, name, way, device) for side in SIDES}
+    found: dict[str, Any] = {"model": name, "way": way, "device": device, "first": first}
+    rows: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    for _ in range(rounds):
+        for side in SIDES:
+            rows[side].append(child(folder, side, name, way, device))
+    if not any("error" in row for row in [*first.values(), *rows["stator"], *rows["torch"]]):
+        ours, theirs = (min(rows[side], key=lambda row: row["cpu"]) for side in SIDES)
+        fastest = [min(row["seconds"] for row in rows[side]) for side in SIDES]
+        found |= {"stator": ours, "torch": theirs, "ratio": round(fastest[0] / fastest[1], 3),
+                  "ratio of CPU": round(ours["cpu"] / theirs["cpu"], 3)}
+        found["profile"] = child(folder, "stator", name, way, device, "profiled")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="*", help=f"of {', '.join([*MODELS, *WAYS])}")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_intermixed_args()
+    known = MODELS[:2] if importlib.util.find_spec("transformers") is not None else MODELS[2:]
+    names = [each for each in MODELS if each in options.which] or known
+    ways = [each for each in WAYS if each in options.which] or WAYS
+    lines: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or MODELS:
-            for way in ways or WAYS:
-                first = child(folder, "stator", name, way)
-                child(folder, "torch", name, way)
-                rows = [(child(folder, "stator", name, way), child(folder, "torch", name, way)) for _ in range(2)]
-                ours, theirs = (min(side, key=lambda row: row["cpu"]) for side in zip(*rows, strict=True))
-                print(json.dumps({"model": name, "way": way, "first": first, "stator": ours, "torch": theirs,
-                                  "ratio": round(ours["seconds"] / theirs["seconds"], 3),
-                                  "ratio of CPU": round(ours["cpu"] / theirs["cpu"], 3)}), flush=True)
+        for name in names:
+            for way in ways:
+                lines.append(compared(folder, name, way, options.device, options.rounds))
+                print(json.dumps(lines[-1]), flush=True)
+                if options.json is not None:
+                    options.json.parent.mkdir(parents=True, exist_ok=True)
+                    options.json.write_text(json.dumps(lines, indent=1))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
         measure(*sys.argv[2:])
     else:
-        main([each for each in sys.argv[1:] if each in MODELS], [each for each in sys.argv[1:] if each in WAYS])
+        main()

@@ -11,11 +11,11 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import torch
 
-from stator import report
+from stator import _core, report
 from stator.backends.registry import check_settings, list_backends, register_backend
 from stator.capture import first_call
 from stator.capture.callables import dress, require_callable, set_recompiler, traceable
@@ -23,7 +23,7 @@ from stator.capture.compiled_module import CompiledModule
 from stator.capture.first_call import tracer, with_tracer
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
 from stator.host.lazy_imports import load as load_module
-from stator.host.lazy_imports import loaded, take
+from stator.host.lazy_imports import take
 from stator.host.printing import print
 from stator.report import set_logs
 from stator.report.explanation import Explanation
@@ -36,12 +36,14 @@ from stator.shapes.named_dimensions import read_declarations
 
 if TYPE_CHECKING:
     from stator.audit.search import Finding
+    from stator.capture.call_site import CallSite
 
 __all__ = ["CompiledModule", "allow_in_graph", "assume_constant_result", "bisect", "compile", "compile_in_place",
            "config", "disable", "error_on_graph_break", "explain", "graph_break", "is_compiled", "is_compiling",
            "list_backends", "load", "load_shape_profile", "print", "register_backend", "reset", "save", "set_logs",
            "set_stance", "shape_profile", "skip_frame", "substitute_in_graph", "why_not_cached"]
 
+_SAVING = "stator.artifacts.entry_writer"
 Model = TypeVar("Model")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -158,14 +160,19 @@ def is_compiled(obj: object) -> bool:
     return any(marks.compiled_mark(place) is not None for place in places)
 
 
-def stored_entries(compiled: object) -> tuple[types.ModuleType, object]:
-    """The module that saves and loads, and the call site behind a compiled callable or module."""
+def entry_of(compiled: object) -> _core.CompiledFunction:
+    """The entry object behind a compiled callable or module."""
     entry: object = compiled._compiled_call_impl if isinstance(compiled, torch.nn.Module) \
         and type(compiled) is not CompiledModule else compiled
     entry = getattr(entry, "_stator_entry", entry)
     if not hasattr(entry, "_stator_site"):
         raise OptionTypeError(f"{compiled!r} is not accepted; use the result of stator.compile")
-    return load_module("stator.artifacts.entry_files"), first_call.opened(entry)
+    return cast(_core.CompiledFunction, entry)
+
+
+def site_of(compiled: object) -> CallSite:
+    """The call site behind a compiled callable or module, made if it was not called yet."""
+    return first_call.opened(entry_of(compiled))
 
 
 def save(compiled: Callable[..., Any], path: str) -> int:
@@ -173,8 +180,7 @@ def save(compiled: Callable[..., Any], path: str) -> int:
 
     A capture that no other process could use is left out, with a `NotCached` event; `why_not_cached` names its reason.
     """
-    files, site = stored_entries(compiled)
-    return int(files.save(site, path))
+    return int(load_module(_SAVING).save(site_of(compiled), path))
 
 
 def load(path: str, model: Model, **settings: Any) -> Model:
@@ -183,20 +189,19 @@ def load(path: str, model: Model, **settings: Any) -> Model:
     A file that may not be trusted, or does not fit this process, is left aside with an event; calls are captured then.
     """
     compiled = compile(model, **settings)
-    files, site = stored_entries(compiled)
-    files.use_file(site, path)
+    load_module("stator.artifacts.entry_files").use_file(entry_of(compiled)._stator_site, path)
     return compiled
 
 
 def why_not_cached(compiled: Callable[..., Any]) -> str | None:
     """The first fact that keeps a capture from being stored, or a stored one from being used; None: nothing does."""
-    files, site = stored_entries(compiled)
-    return None if (why := files.why_not_cached(site)) is None else str(why)
+    why = load_module(_SAVING).why_not_cached(site_of(compiled))
+    return None if why is None else str(why)
 
 
 def reset() -> None:
     """Forget everything that was captured; compiled callables stay usable and capture again."""
-    if first_call.TRACER in loaded:
+    if first_call.has_entries():
         tracer().reset()
 
 

@@ -15,7 +15,7 @@ from stator.artifacts import store
 from stator.artifacts.container import pack, unpack
 from stator.artifacts.refusal import Refused
 from stator.artifacts.signing import user_key
-from stator.artifacts.store_lookup import captured
+from stator.artifacts.store_writes import captured
 
 TYPE = "stator"
 

@@ -1,20 +1,17 @@
-"""Objects that are made anew in another process.   a source, a residual, a break's continuation  <->  data
+"""Objects that are made anew in another process.   data  ->  a source, a residual, a break's continuation
 
-In: objects of Stator that entries hold: sources, plain records, functions with closures, text that was executed.
-Out: data (`Describer`), and from the data equal objects (`Restorer`).  Classes and code objects are those of the
-running Stator: the data has their names alone.
+In: data of `object_writer.py`.  Out: objects equal to those that entries held in the process that wrote it.  Parts of
+the tracer are imported where the data needs them, which is behind a graph break alone.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import functools
 import linecache
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
@@ -22,118 +19,26 @@ from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
 from stator.artifacts.raw_steps import Data, Thing, steps_of
 from stator.artifacts.value_reader import Stale, ValueReader, module_named
-from stator.artifacts.value_writer import NotPortable, ValueWriter, is_content
 from stator.breaks import Break
-from stator.emit.residual.eager_calls import EagerEntry
-from stator.emit.residual.residual import checked_once
-from stator.emit.resume.advance import Advance, Points
 from stator.graph.fx.graph_modules import TEXT
+from stator.host.lazy_imports import load
 from stator.host.value_kinds import is_a
-from stator.interp.frame import Place
-from stator.source import Pinned, Source, World
+from stator.source import Source, World
+
+if TYPE_CHECKING:
+    from stator.emit.resume.advance import Advance, Points
 
 RESIDUAL = "<stator residual"
-_FIRST_CALL = next(each for each in checked_once.__code__.co_consts if getattr(each, "co_name", "") == "first_call")
+_ADVANCE, _EAGER, _FRAME = "stator.emit.resume.advance", "stator.emit.residual.eager_calls", "stator.interp.frame"
 Note = Callable[[object], None]
 
 
+def is_own(module: str) -> bool:
+    return module.split(".")[0] == "stator"
+
+
 def of_stator(cls: type) -> bool:
-    return cls.__module__.split(".")[0] == "stator"
-
-
-class Describer(ValueWriter):
-    """Write entries and all objects that they hold."""
-
-    def __init__(self, root: types.FunctionType) -> None:
-        super().__init__(root)
-        self.advances: dict[int, Advance] = {}  # by the id of what the trampoline calls
-        self.makes(self._source)
-        self.makes(self._continuation)
-        self.makes(self._function)
-        self.makes(self._node)
-        self.makes(self._record)
-
-    def _source(self, value: Thing) -> Json:
-        if not is_a(value, Source):
-            return None
-        parts: list[Any] = [getattr(value, name) for name in slots_of(type(value))]
-        if type(value) is Pinned:
-            held: Json = self.value(value.obj) if is_content(value.obj) and type(value.obj) is not types.CodeType \
-                else ["o", self.number(value.obj)]
-            return ["source", "Pinned", held, value.variable]
-        base = [] if value.base is None else [self.value(value.base)]
-        return ["source", type(value).__name__, *base, *[self.value(part) for part in parts]]
-
-    def _continuation(self, value: Thing) -> Json:
-        advance = value if type(value) is Advance else self.advances.get(id(value))
-        if advance is not None:
-            return ["advance", [self.value(state) for state in advance.states], advance.handled,
-                    advance.step is not None, bool(advance.callers), self.value(advance.event)]
-        if type(value) is EagerEntry:
-            return ["eager entry", self.value(value.event), self.value(value.expected)]
-        return None
-
-    def _function(self, value: Thing) -> Json:
-        if type(value) is not types.FunctionType:
-            return None
-        code = value.__code__
-        if code is _FIRST_CALL:  # a compiled graph that was never called
-            cells = dict(zip(code.co_freevars, value.__closure__ or (), strict=True))
-            return ["same", self.value(cells["compiled"].cell_contents)]
-        text = value.__globals__.get(TEXT)
-        if code.co_filename.startswith(RESIDUAL):
-            text = "".join(linecache.cache[code.co_filename][2])  # type: ignore[misc]
-        if type(text) is str:
-            names = {name: self.value(item) for name, item in value.__globals__.items()
-                     if name not in (TEXT, "__builtins__", code.co_name) and item is not value
-                     and not (type(item) is types.FunctionType and item.__globals__ is value.__globals__)}
-            kind = "residual" if code.co_filename.startswith(RESIDUAL) else code.co_filename
-            return ["text", kind, code.co_name, text, names]
-        module = sys.modules.get(value.__module__ or "")
-        if "<locals>" not in value.__qualname__ or module is None or module.__name__.split(".")[0] != "stator":
-            return None
-        path = path_of_code(module, code)
-        contents: list[Json] = [[] if is_empty(cell) else [self.value(cell.cell_contents)]
-                                for cell in value.__closure__ or ()]
-        return ["closure", module.__name__, path, code_hash(code), contents, self.value(value.__defaults__),
-                self.value(value.__kwdefaults__), self.value(dict(value.__dict__))]
-
-    def _node(self, value: Thing) -> Json:
-        """A node that stands for a value, as a key of some table."""
-        return ["node", value.name] if type(value) is fx.Node else None
-
-    def _record(self, value: Thing) -> Json:
-        cls = type(value)
-        if cls is functools.partial:
-            return ["partial", self.value(value.func), self.value(value.args), self.value(value.keywords)]
-        if cls is types.MethodType and of_stator(type(value.__self__)):
-            return ["method", self.value(value.__self__), value.__func__.__name__]
-        if is_a(value, (enum.Enum, type, types.ModuleType, types.FunctionType)) or not of_stator(cls) \
-                or is_a(value, Points):
-            return None
-        if is_a(value, tuple):
-            return ["named tuple", cls.__module__, cls.__qualname__, [self.value(item) for item in tuple(value)]]
-        if cls is Place:  # a function that has moved has other lines
-            return ["place", self.value(value.code), self.value(value.namespace), value.lasti,
-                    value.line - value.code.co_firstlineno]
-        if dataclasses.is_dataclass(value) or hasattr(value, "__dict__") or hasattr(cls, "__slots__"):
-            return ["record", cls.__module__, cls.__qualname__,
-                    [[name, self.value(getattr(value, name))] for name in fields_of(value)]]
-        return None
-
-
-def slots_of(cls: type) -> list[str]:
-    """The fields of a kind of source, in the order of its `__init__`."""
-    return [name for name in cls.__init__.__code__.co_varnames[1:cls.__init__.__code__.co_argcount]  # type: ignore
-            if name != "base"]
-
-
-def fields_of(value: Thing) -> list[str]:
-    if dataclasses.is_dataclass(value):
-        return [each.name for each in dataclasses.fields(value)]
-    slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__"]
-    return [name for name in [*slots, *getattr(value, "__dict__", ())] if name not in ("__dict__",)
-            and hasattr(value, name)]
+    return is_own(cls.__module__)
 
 
 def is_empty(cell: Thing) -> bool:
@@ -143,12 +48,9 @@ def is_empty(cell: Thing) -> bool:
         return True
 
 
-def path_of_code(module: types.ModuleType, code: types.CodeType) -> list[Json]:
-    """Names of the functions around a code object; raises where they do not lead to it."""
-    path = code.co_qualname.replace(".<locals>", "").split(".")
-    if code not in codes_at(module, path):
-        raise NotPortable(f"the function {code.co_qualname} of {module.__name__}")
-    return [*path]
+def call_own(module: str, path: str, *args: object, **named: object) -> object:
+    """Call a function of Stator; its module is loaded first."""
+    return getattr(load(module), path)(*args, **named)
 
 
 def codes_at(module: types.ModuleType, path: list[str]) -> list[types.CodeType]:
@@ -172,9 +74,12 @@ def inner_codes(holder: Thing, name: str) -> list[Any]:
 
 
 class Restorer(ValueReader):
-    """Make the objects of a file again; `points` are the resume points of the compile() call that loads it."""
+    """Make the objects of a file again; `points` are the resume points of the compile() call that loads it.
 
-    def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points) -> None:
+    They are None until a call needs the tracer: an entry without breaks is restored without it.
+    """
+
+    def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points | None = None) -> None:
         super().__init__(rows, root)
         self.points = points
         self.advances: dict[int, Advance] = {}  # by the id of what the trampoline calls
@@ -195,12 +100,12 @@ class Restorer(ValueReader):
         states, handled, alone, asks_caller, event = data
         stop = Break("SB001", whole_frame=not alone, asks_caller=asks_caller)
         found = [self.value(state) for state in states]
-        advance = Advance(self.points, found, handled, stop, self.value(event))
+        advance: Advance = load(_ADVANCE).Advance(self.points, found, handled, stop, self.value(event))
         self.advances[id(advance.target)] = advance
         return advance.target
 
     def _eager_entry(self, data: Data, note: Note) -> object:
-        made = EagerEntry("", "", None, None, self.value(data[1]) if data[1] is None else None)
+        made: Thing = load(_EAGER).EagerEntry("", "", None, None, self.value(data[1]) if data[1] is None else None)
         made.event, made.expected = self.value(data[0]), self.value(data[1])
         return made
 
@@ -209,7 +114,17 @@ class Restorer(ValueReader):
 
     def _text(self, data: Data, note: Note) -> object:
         kind, name, text, names = data
-        return made_from_text(kind, name, text, {key: self.value(item) for key, item in names.items()})
+        return made_from_text(kind, name, text, {key: self._named(item) for key, item in names.items()})
+
+    def _named(self, item: Data) -> object:
+        """What a name in a text stands for; functions of Stator that are not loaded yet load when they are called."""
+        if type(item) is list and item[0] == "o":
+            row: Data = self.rows[item[1]]
+            (kind, *name), facts = row
+            if kind == "qualified" and is_own(name[0]) and name[0] not in sys.modules \
+                    and facts is not None and facts[0] == "function" and len(facts) == 2:
+                return functools.partial(call_own, *name)
+        return self.value(item)
 
     def _closure(self, data: Data, note: Note) -> object:
         module, path, digest, cells, defaults, keywords, own = data
@@ -252,7 +167,7 @@ class Restorer(ValueReader):
     def _place(self, data: Data, note: Note) -> object:
         code, namespace, lasti, line = data
         found = self.value(code)
-        return Place(found, self.value(namespace), lasti, line + found.co_firstlineno)
+        return load(_FRAME).Place(found, self.value(namespace), lasti, line + found.co_firstlineno)
 
 
 def class_named(module: str, path: str) -> Thing:

@@ -1,8 +1,7 @@
-"""Compiled graphs as data.   Inductor's code and libraries, AOTAutograd's graphs  <->  text, names, bytes
+"""Compiled graphs as data.   Inductor's code and libraries, AOTAutograd's graphs  ->  text, names, bytes
 
 In: what a backend has returned.  Out: its passes (forward, backward, inference) as text of Python with the objects
-that its names stand for, and the libraries of its kernels; from these, a function that calls the passes directly.
-AOTAutograd, lowering and compilers do not run.
+that its names stand for, and the libraries of its kernels, for `pass_reader.py`.
 
 A pass is called without AOTAutograd's own code around it.  Where that code does more than to call the pass (writes to
 inputs after the graph, returned views), the graph has no portable form.
@@ -15,42 +14,31 @@ import base64
 import functools
 import hashlib
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from stator.artifacts.container import Json
-from stator.artifacts.kernel_files import library_of, load_kernel
-from stator.artifacts.made_objects import Describer, Note, Restorer, is_empty
-from stator.artifacts.raw_steps import Data, Thing
+from stator.artifacts.cuda_kernels import parts_of_kernel
+from stator.artifacts.kernel_files import library_of
+from stator.artifacts.made_objects import is_empty
+from stator.artifacts.object_writer import Describer
+from stator.artifacts.pass_reader import LOADED, AlignedPass, BoxedPass, WholePass
+from stator.artifacts.raw_steps import Thing
 from stator.artifacts.value_writer import NotPortable
+from stator.backends.autograd_passes import Direct, JoinedPasses
 from stator.backends.inner_calls import Passes, metadata_of
-from stator.backends.regions.direct_calls import Direct, JoinedPasses, direct_passes, takes_gradient
-from stator.emit.resume.advance import Points
-from stator.graph.fx.graph_modules import TEXT, make_captured, make_graph_module
+from stator.backends.regions.direct_calls import direct_passes, takes_gradient
+from stator.graph.fx.graph_modules import TEXT
 from stator.host.value_kinds import is_a
 
-LOADED = "<stator inductor>"  # the file name of a pass that was read from a file
 GENERATED = "torch._inductor.runtime.compile_tasks."
 _SKIPPED = ("get_args", "benchmark_compiled_module")
 _LARGEST_CONSTANT = 1 << 16  # elements of a tensor that is part of a compiled graph
 _AROUND = "torch._functorch"
 _LOOKED_AT = 5_000
 _FOUND = ("ViewAndMutationMeta", "AOTAutogradResult", "BundledAOTAutogradResult")  # not looked into
-
-
-@dataclass(eq=False)
-class WholePass:
-    """A graph without gradients: one pass, called directly."""
-
-    direct: Direct
-
-    def __call__(self, *args: Thing) -> Thing:
-        with torch.no_grad(), torch._C._DisableAutocast():
-            return self.direct.forward(list(args))
 
 
 # ---------------------------------------------------------------------- behind a compiled function
@@ -116,18 +104,6 @@ def parts_of(value: Thing) -> list[Any]:
     return []
 
 
-@dataclass(eq=False)
-class BoxedPass:
-    """A graph of AOTAutograd that runs as it is; takes its arguments as a list."""
-
-    run: Callable[..., Any]
-
-    def __call__(self, args: list[Any]) -> Thing:
-        given = [*args]
-        args.clear()
-        return self.run(*given)
-
-
 # ---------------------------------------------------------------------- writing
 
 
@@ -137,7 +113,8 @@ class PassWriter(Describer):
     def __init__(self, root: types.FunctionType) -> None:
         super().__init__(root)
         self.blobs: dict[str, bytes] = {}
-        for write in (self._generated, self._kernel, self._autograd, self._joined, self._graph, self._tensor):
+        for write in (self._generated, self._kernel, self._triton, self._aligned, self._autograd, self._joined,
+                      self._graph, self._tensor):
             self._writers.insert(0, write)
 
     def _autograd(self, value: Thing) -> Json:
@@ -196,6 +173,23 @@ class PassWriter(Describer):
         self.blobs[f"kernels/{name}"] = library
         return ["kernel", name]
 
+    def _triton(self, value: Thing) -> Json:
+        found = parts_of_kernel(value)
+        if found is None:
+            return None
+        name = hashlib.sha256(found[1]).hexdigest()[:32]
+        self.blobs[f"kernels/{name}"] = found[1]
+        return ["triton", name, *found[0]]
+
+    def _aligned(self, value: Thing) -> Json:
+        if type(value) is AlignedPass:
+            return ["aligned", self.value(value.run), [*value.places], [*value.written]]
+        if type(value) is not types.FunctionType or value.__qualname__ != "align_inputs_from_check_idxs.<locals>.run":
+            return None
+        cells = {name: cell.cell_contents
+                 for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)}
+        return ["aligned", self.value(cells["model"]), [*cells["inputs_to_check"]], [*cells["mutated_input_idxs"]]]
+
     def _graph(self, value: Thing) -> Json:
         """A graph module that runs as it is: its nodes, with the dtypes that a pass under autocast casts to."""
         if type(value) is types.MethodType and is_a(value.__self__, fx.GraphModule):
@@ -250,87 +244,3 @@ def generated_part(text: str) -> tuple[str, set[str]]:
     used = {each.id for part in kept for each in ast.walk(part) if isinstance(each, ast.Name)}
     used -= {getattr(part, "name", "") for part in kept} | {"runner", "call"}
     return "\n".join([ast.unparse(each) for each in kept]), used
-
-
-# ---------------------------------------------------------------------- reading
-
-
-class PassReader(Restorer):
-    """Make entries with their compiled graphs."""
-
-    def __init__(self, rows: list[list[Json]], root: types.FunctionType, points: Points,
-                 blobs: dict[str, bytes]) -> None:
-        super().__init__(rows, root, points)
-        self.blobs = blobs
-        for kind in ("inference", "training", "joined", "generated", "namespace", "kernel", "graph", "tensor"):
-            self.made_by(kind, getattr(self, f"_{kind}"))
-        self.made_by("method of graph", self._graph_method)
-
-    def _inference(self, data: Data, note: Note) -> object:
-        return WholePass(self.value(data[0]))
-
-    def _training(self, data: Data, note: Note) -> object:
-        direct, inputs, unused = self.value(data[0]), data[1], data[2]
-        made = [*range(inputs, inputs + direct.outputs)]
-        joined = JoinedPasses(inputs, inputs + direct.outputs, [(direct, [*range(inputs)], made, [])], made,
-                              [place for place, without in enumerate(unused) if without], torch._C._DisableAutocast)
-        joined.build()
-        return joined
-
-    def _joined(self, data: Data, note: Note) -> object:
-        inputs, count, steps, returned, unused, autocast = data
-        joined = JoinedPasses(inputs, count, self.value(steps), returned, unused, self.value(autocast))
-        joined.build()
-        return joined
-
-    def _generated(self, data: Data, note: Note) -> object:
-        text, held = data
-        names = {name: self.value(item) for name, item in held.items()}
-        names[TEXT] = text
-        exec(compile(text, LOADED, "exec"), names)  # noqa: S102  Inductor's, under the signature
-        return names["call"]
-
-    def _namespace(self, data: Data, note: Note) -> object:
-        return types.SimpleNamespace(**{name: self.value(item) for name, item in data[0]})
-
-    def _kernel(self, data: Data, note: Note) -> object:
-        return load_kernel(self.blobs[f"kernels/{data[0]}"], data[0])
-
-    def _graph_method(self, data: Data, note: Note) -> object:
-        return getattr(self.value(data[0]), data[1])
-
-    def _graph(self, data: Data, note: Note) -> object:
-        rows, inner = data
-        graph = fx.Graph()
-        nodes: list[fx.Node] = []
-
-        def argument(value: Thing) -> Thing:
-            kind = value[0]
-            if kind == "node":
-                return nodes[value[1]]
-            if kind in ("tuple", "list"):
-                return (tuple if kind == "tuple" else list)([argument(each) for each in value[1:]])
-            if kind == "dict":
-                return {key: argument(item) for key, item in value[1:]}
-            return slice(*map(argument, value[1:])) if kind == "slice" else self.value(value[1])
-
-        for op, name, target, args, kwargs, dtypes, trace in rows:
-            nodes.append(graph.create_node(op, self.value(target), argument(args), argument(kwargs), name))
-            nodes[-1].meta = {"val": examples(dtypes), "stack_trace": trace}
-        modules = {name: self.value(each) for name, each in inner.items()}
-        return make_graph_module(graph, modules) if inner else make_captured(graph, modules, [])
-
-    def _tensor(self, data: Data, note: Note) -> object:
-        dtype, shape, text = self.value(data[0]), data[1], base64.b64decode(data[2])
-        if not text:
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(bytearray(text), dtype=dtype).reshape(shape)
-
-
-def examples(dtypes: Thing) -> Thing:
-    """Tensors of these dtypes, without memory."""
-    if type(dtypes) is str:
-        return torch.empty(0, dtype=getattr(torch, dtypes), device="meta")
-    return None if dtypes is None else [examples(each) for each in dtypes]
-
-

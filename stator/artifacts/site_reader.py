@@ -7,29 +7,74 @@ installed; or the reason why there is none.  Data is read when a call needs it; 
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from stator import _core, events
 from stator.artifacts.container import Json
-from stator.artifacts.pass_data import PassReader
+from stator.artifacts.pass_reader import PassReader
 from stator.artifacts.raw_steps import Data, Thing
-from stator.artifacts.site_writer import _BY_SOURCE, PLACED, Site
 from stator.artifacts.value_reader import Stale
 from stator.breaks import Strategy
-from stator.emit.residual.residual import Residual
 from stator.graph.state.suspended_modes import put_back
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.lower import Program, lower
 from stator.host.suspended_patches import restored
+from stator.settings.options import Settings
 from stator.source import Source
 
+if TYPE_CHECKING:
+    from stator.cache.nested import NestedFrames
+    from stator.emit.resume.advance import Points
+    from stator.shapes.policy import Policy
+
+PLACED = (Kind.ID, Kind.TYPE_ATTR, Kind.TYPE_FIELD)  # the value is an object at a place
 _type_mro = type.__dict__["__mro__"].__get__
 _class_dict = type.__dict__["__dict__"].__get__
 
 
+class EarlySite(Protocol):
+    """A function that was given to compile(), with a call site or before it has one."""
+
+    fn: types.FunctionType
+    settings: Settings
+    name: str
+    stored: StoredSites | None
+
+    @property
+    def compiled(self) -> Thing: ...
+
+
+class Site(EarlySite, Protocol):
+    """A call site, as `capture` keeps it."""
+
+    points: Points
+    nested: NestedFrames
+    shapes: Policy
+    turned_off: set[Strategy]
+    learned: Thing
+
+
 class StoredGraph:
     """Stands for the graph of an entry that was loaded: there is one, and it is compiled."""
+
+
+@dataclass
+class LoadedResidual:
+    """The fields of `emit.Residual` for a program that is linked already."""
+
+    source: str
+    names: dict[str, object]
+    wanted: list[Source]
+    graph: StoredGraph | None
+    packed: int
+    effects: int
+    lines: list[str]
+    resume: object
+    graph_inputs: Sequence[object] = ()
+    of_process: str = ""
 
 
 @dataclass
@@ -40,7 +85,7 @@ class LoadedEntry:
     run: Thing
     program: Program
     guards: list[Guard]
-    residual: Residual | None
+    residual: LoadedResidual | None
     why_eager: str
 
 
@@ -56,17 +101,18 @@ class StoredEntry:
 class StoredSite:
     """The entries of a file for one site."""
 
-    def __init__(self, site: Site, values: PassReader, data: Data, whole: StoredCall) -> None:
-        self.site, self.values, self.whole = site, values, whole
+    def __init__(self, name: str, values: PassReader, data: Data, whole: StoredCall) -> None:
+        self.name, self.values, self.whole = name, values, whole
         self.entries = [StoredEntry(each) for each in data["entries"]]
+        self.learned: Data = data["learned"]
         self.given: list[object] = []  # guards of entries that this process uses
-        self.learn(data["learned"])
 
-    def learn(self, data: Data) -> None:
-        memory = self.site.shapes.memory
-        for name in _BY_SOURCE:
+    def join(self, site: Site) -> None:
+        """Let a call site use these entries, and learn what changes."""
+        data, memory = self.learned, site.shapes.memory
+        for name, rows in data["memory"].items():
             known = getattr(memory, name)
-            for source, *numbers in data["memory"].get(name, ()):
+            for source, *numbers in rows:
                 try:
                     place = self.values.value(source)
                 except Stale:
@@ -75,9 +121,10 @@ class StoredSite:
                     known.setdefault(place, set()).update(numbers)
                 else:
                     known.add(place)
-        self.site.turned_off.update([Strategy[name] for name in data["off"]])
-        self.site.learned.data_dependent = self.site.learned.data_dependent and data["data_dependent"]
-        self.site.learned.branches_break = self.site.learned.branches_break or data["branches_break"]
+        site.turned_off.update([Strategy[name] for name in data["off"]])
+        site.learned.data_dependent = site.learned.data_dependent and data["data_dependent"]
+        site.learned.branches_break = site.learned.branches_break or data["branches_break"]
+        add_stored(site, self)
 
     def take(self, bound: tuple[Thing, ...]) -> LoadedEntry | None:
         """An entry that accepts the call; None where there is none."""
@@ -90,7 +137,7 @@ class StoredSite:
             if failed == -1:
                 self.entries.remove(entry)
                 self.given.append(made.guards)
-                events.emit(events.EntryLoaded(self.site.name, len(made.program.checks)))
+                events.emit(events.EntryLoaded(self.name, len(made.program.checks)))
                 return made
             entry.why = f"guard failed: {made.program.guards[failed].text()}"
             if self.values.finds_places():
@@ -113,12 +160,12 @@ class StoredSite:
                 entry.why = str(stale)
             except Exception as error:  # a bug of ours: the call is captured
                 entry.why = f"it cannot be read: {type(error).__name__}: {error}"
-                events.emit(events.NotCached(self.site.name, entry.why))
+                events.emit(events.NotCached(self.name, entry.why))
         return entry.made
 
     def restore(self, data: dict[str, Data], bound: tuple[Thing, ...]) -> LoadedEntry:
         self.values.start_call(bound)
-        self.whole.attach()
+        self.whole.attach_once()
         guards = [self.guard(row, bound) for row in data["guards"]]
         for number, filename, line in data["located"]:
             code = self._read(self.values.found(number), bound)
@@ -131,12 +178,11 @@ class StoredSite:
         if "residual" in data:
             text, packed, effects, has_graph = data["residual"]
             wanted = [self.values.value(source) for source in data["wanted"]]
-            graph: Thing = StoredGraph() if has_graph else None
             names = dict(getattr(function, "__globals__", {}))
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
-            residual = Residual(text, names, wanted, graph, [], packed, effects,
-                                [line[4:] for line in text.splitlines()[1:]], resume)
+            residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
+                                      [line[4:] for line in text.splitlines()[1:]], resume)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])
@@ -168,31 +214,46 @@ def member_of(cls: type, name: str, kind: Kind) -> object:
 
 
 class StoredCall:
-    """All that a file has for one compile() call."""
+    """All that a file has for one compile() call; `site` is None until a call needs the tracer."""
 
-    def __init__(self, site: Site, rows: list[list[Json]], data: Data,
+    def __init__(self, early: EarlySite, rows: list[list[Json]], data: Data,
                  blobs: dict[str, bytes] | None = None, values: PassReader | None = None) -> None:
-        self.site, self.data = site, data
-        self.values = values or PassReader(rows, site.fn, site.points, blobs or {})
+        self.data = data
+        self.site: Site | None = None
+        self.values = values or PassReader(rows, early.fn, None, blobs or {})
+        self.first = StoredSite(early.name, self.values, data["site"], self)
         self._attached = False
-        add_stored(site, StoredSite(site, self.values, data["site"], self))
+        if is_later(early):
+            add_stored(early, self.first)
+        else:
+            self.open(early)  # type: ignore[arg-type]
 
-    def attach(self) -> None:
-        """Give resume points, and functions below breaks, their entries; once, when an entry is first read."""
-        if self._attached:
+    @property
+    def has_breaks(self) -> bool:
+        return bool(self.data["points"] or self.data["nested"])
+
+    def open(self, site: Site) -> None:
+        """The tracer is loaded: the call site stands for the function from now on."""
+        self.site, self.values.points = site, site.points
+        self.first.join(site)
+
+    def attach_once(self) -> None:
+        """Give resume points, and functions below breaks, their entries, when an entry is first read."""
+        site = self.site
+        if self._attached or site is None:
             return
         self._attached = True
         for states, pushes, handled, raising, data in self.data["points"]:
             try:
                 found = [self.values.value(state) for state in states]
-                point = self.site.points.point(found, tuple(pushes), handled, raising)
+                point = site.points.point(found, tuple(pushes), handled, raising)
             except Stale:
                 continue
-            inner = point.compiled._stator_site
-            add_stored(inner, StoredSite(inner, self.values, data, self))
+            inner: Site = point.compiled._stator_site
+            StoredSite(inner.name, self.values, data, self).join(inner)
         for number, captures, data in self.data["nested"]:
             try:
-                nested = self.site.nested.function(self.values.found(number))
+                nested = site.nested.function(self.values.found(number))
             except Stale:
                 continue
             if nested is not None:
@@ -214,8 +275,17 @@ class StoredSites:
 
     def take(self, bound: tuple[Thing, ...]) -> LoadedEntry | None:
         for each in self.sites:
-            each.whole.attach()  # resume points may have entries in files without one for this site
+            each.whole.attach_once()  # resume points may have entries in files without one for this site
         return next((found for each in self.sites if (found := each.take(bound)) is not None), None)
+
+    def has_breaks(self) -> bool:
+        """Whether an entry may end in a graph break: the tracer has the parts that go on behind one."""
+        return any(each.whole.has_breaks for each in self.sites)
+
+    def open(self, site: Site) -> None:
+        """Hand the entries over to a call site."""
+        for each in self.sites:
+            each.whole.open(site)
 
     def has_given(self, guards: object) -> bool:
         return any(each.has_given(guards) for each in self.sites)
@@ -224,7 +294,12 @@ class StoredSites:
         return next((why for each in self.sites if (why := each.why())), "")
 
 
-def add_stored(site: Site, stored: StoredSite) -> None:
+def is_later(site: EarlySite) -> bool:
+    """Whether a function has no call site yet; asking for more than its fields would make one."""
+    return hasattr(type(site), "is_later")
+
+
+def add_stored(site: EarlySite, stored: StoredSite) -> None:
     if site.stored is None:
         site.stored = StoredSites([])
     site.stored.sites.append(stored)

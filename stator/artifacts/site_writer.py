@@ -16,19 +16,15 @@ from typing import Protocol
 from stator.artifacts.container import Json
 from stator.artifacts.pass_data import PassWriter
 from stator.artifacts.raw_steps import Data, Thing
+from stator.artifacts.site_reader import Site
 from stator.artifacts.value_writer import NotPortable, is_content, namespace_name
-from stator.breaks import Strategy
-from stator.cache.nested import NestedFrames
 from stator.emit.residual.eager_calls import EagerEntry
-from stator.emit.resume.advance import Points
 from stator.emit.resume.resume_points import ResumePoint
 from stator.guards.guard import Guard, Kind
 from stator.host.value_kinds import is_a
-from stator.settings.options import Settings
-from stator.shapes.policy import Memory, Policy
+from stator.shapes.policy import Memory
 from stator.source import Local, Pinned, TypeOf, root_of
 
-PLACED = (Kind.ID, Kind.TYPE_ATTR, Kind.TYPE_FIELD)  # the value is an object at a place
 _SINGLETONS = (None, True, False, ..., NotImplemented)
 _BY_SOURCE = [each.name for each in fields(Memory) if each.name not in ("foreseen", "contents")]
 
@@ -39,21 +35,6 @@ class Entry(Protocol):
     guards: Sequence[Guard]
     residual: Thing
     why_eager: str
-
-
-class Site(Protocol):
-    """A call site, as `capture` keeps it."""
-
-    fn: types.FunctionType
-    settings: Settings
-    name: str
-    compiled: Thing
-    points: Points
-    nested: NestedFrames
-    shapes: Policy
-    turned_off: set[Strategy]
-    learned: Thing
-    stored: Thing
 
 
 @dataclass(frozen=True)
@@ -155,10 +136,12 @@ class SiteWriter:
 
     def entry(self, function: object, tag: Entry) -> Json:
         residual = tag.residual
-        guards = [self.guard(guard) for guard in tag.guards]
+        guards = [self.guard(guard) for guard in tag.guards if not is_of_polyfill(guard)]
         try:
             row: dict[str, Json] = {"guards": guards, "why_eager": tag.why_eager, "located": self.lines(function, tag)}
             if residual is not None:
+                if residual.of_process:
+                    raise NotPortable(residual.of_process)
                 if residual.resume is not None:
                     self.values.advances[id(residual.resume.target)] = residual.resume
                 row["wanted"] = [self.values.value(source) for source in residual.wanted]
@@ -194,3 +177,10 @@ class SiteWriter:
         expects = type(function) is EagerEntry and function.expected is not None
         return [[self.values.number(guard.source), guard.value.co_filename, guard.value.co_firstlineno]
                 for guard in codes if expects or repr(guard.value.co_filename) in text]
+
+
+def is_of_polyfill(guard: Guard) -> bool:
+    """Whether a guard compares a name of Stator's own polyfills: the version of Stator is a fact of the whole file."""
+    root = root_of(guard.source)
+    name = namespace_name(root.obj) if type(root) is Pinned and type(root.obj) is dict else None
+    return name is not None and name.startswith(("stator.interp.", "stator.library."))

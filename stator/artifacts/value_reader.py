@@ -29,6 +29,7 @@ from stator.artifacts.value_writer import (
 )
 from stator.guards.guard import MISSING, same_constant
 from stator.guards.guard_semantics import Unreadable, evaluate
+from stator.host.lazy_imports import load
 from stator.host.value_kinds import is_a
 from stator.source import Source, name_of
 
@@ -240,7 +241,7 @@ def module_named(name: str) -> types.ModuleType:
     """A module that the program has imported, or one of torch or Stator."""
     module = sys.modules.get(name)
     if module is None and name.split(".")[0] in ("torch", "stator", "builtins"):
-        module = importlib.import_module(name)
+        module = load(name) if name.startswith("stator") else importlib.import_module(name)
     if type(module) is None or not isinstance(module, types.ModuleType):
         raise Stale(f"module {name} is not imported")
     return module

@@ -6,7 +6,6 @@ the record of what each entry was made from.
 
 from __future__ import annotations
 
-import itertools
 import os
 import types
 from collections.abc import Sequence
@@ -19,11 +18,9 @@ from stator import events
 from stator.artifacts.site_reader import StoredSites
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
-from stator.cache.sharing import Shareable
 from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
-from stator.guards.lower import Program
 from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.graph_errors import keep_order
 from stator.interp.pure_kernels import watched_kernel
@@ -35,20 +32,6 @@ from stator.settings.options import Settings
 from stator.shapes import profile
 from stator.shapes.named_dimensions import read_declarations
 from stator.shapes.policy import Policy
-
-
-@dataclass
-class Installed:
-    """The parts of one entry; the C++ side keeps them as its tag."""
-
-    program: Program
-    guards: Sequence[Guard]
-    residual: Any  # emit.Residual, or None where the entry runs the program as it is
-    why_eager: str = ""
-    shareable: Shareable | None = None  # its compiled graph, which may serve other entries
-    under_locks: bool = False  # its function takes locks, and asks a guard program of its own
-    receiver: type | None = None  # of the first argument that it was made for
-    number: int = field(default_factory=itertools.count().__next__)  # later entries have larger ones
 
 
 @dataclass(slots=True)

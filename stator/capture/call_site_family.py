@@ -19,7 +19,8 @@ import torch
 
 from stator import _core
 from stator.cache.dispatch import update_dispatch
-from stator.capture.call_site import CallSite, Installed
+from stator.capture.call_site import CallSite
+from stator.capture.first_call import Installed
 from stator.heap.raw_access import instance_dict
 from stator.host.garbage_collection import living
 from stator.host.value_kinds import is_a

@@ -1,7 +1,8 @@
 """Entries whose first call loads the tracer.   compile(f)  ->  an entry;   the first miss  ->  load, then capture
 
-In: a Python function and its settings.  Out: an entry object that costs nothing until it is called.  `on_miss` of
-`capture/miss.py` takes over at the first call that finds no entry.
+In: a Python function and its settings.  Out: an entry object that costs nothing until it is called.  A first call that
+an entry of another process accepts uses it, and loads no tracer.  `on_miss` of `capture/miss.py` takes over at the
+first call that finds no entry.
 """
 
 from __future__ import annotations
@@ -9,26 +10,54 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import itertools
 import os
 import threading
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 
 from stator import _core, events
+from stator.host.garbage_collection import collector_paused
+from stator.host.held_signals import held_signals
 from stator.host.lazy_imports import load, loaded
 from stator.host.own_code import OWN_FOLDER
-from stator.settings import stance
+from stator.host.suspended_patches import find_patches, replaced_operator
+from stator.settings import marks, stance
 from stator.settings.options import Settings
+from stator.settings.process_config import config
 
 if TYPE_CHECKING:
+    from stator.artifacts.site_reader import StoredSites
+    from stator.cache.sharing import Shareable
     from stator.capture.call_site import CallSite
+    from stator.guards.guard import Guard
+    from stator.guards.lower import Program
 
 TRACER = "stator.capture.miss"
+_MODES, _REPLACED = "stator.graph.state.suspended_modes", "stator.host.replaced_builtins"
+_LOOKUP, _DISPATCH = "stator.artifacts.store_lookup", "stator.cache.dispatch"
 lock = threading.RLock()  # of captures, and of the load before the first
 _waiting: list[Callable[[], object]] = []
+_early: weakref.WeakSet[_core.CompiledFunction] = weakref.WeakSet()  # entries that were taken without the tracer
+
+
+@dataclass
+class Installed:
+    """The parts of one entry; the C++ side keeps them as its tag."""
+
+    program: Program
+    guards: Sequence[Guard]
+    residual: Any  # emit.Residual, or None where the entry runs the program as it is
+    why_eager: str = ""
+    shareable: Shareable | None = None  # its compiled graph, which may serve other entries
+    under_locks: bool = False  # its function takes locks, and asks a guard program of its own
+    receiver: type | None = None  # of the first argument that it was made for
+    number: int = field(default_factory=itertools.count().__next__)  # later entries have larger ones
 
 
 def tracer() -> types.ModuleType:
@@ -36,6 +65,8 @@ def tracer() -> types.ModuleType:
     module = load(TRACER)
     while _waiting:
         _waiting.pop(0)()
+    while _early:
+        opened(_early.pop())
     return module
 
 
@@ -47,14 +78,24 @@ def with_tracer(action: Callable[[], object]) -> None:
 class LaterSite:
     """Stands for the site of a function that was not called yet; makes it for who asks for more than these fields."""
 
-    def __init__(self, compiled: object, function: object, settings: Settings) -> None:
-        self._compiled, self.fn, self.settings = compiled, function, settings
-        self.name = str(settings.name or getattr(function, "__qualname__", "?"))
+    is_later: ClassVar[bool] = True
+    stored: StoredSites | None = None  # entries of files that were given before the first call
+
+    def __init__(self, compiled: _core.CompiledFunction, function: types.FunctionType, settings: Settings) -> None:
+        self.compiled, self.fn, self.settings = compiled, function, settings
+        self.name = site_name(function, settings, compiled)
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(opened(self._compiled), name)
+        return getattr(opened(self.compiled), name)
+
+
+def site_name(function: object, settings: Settings, compiled: _core.CompiledFunction) -> str:
+    """The name of a site in events: that of `forward` where a module is compiled."""
+    if not settings.name and function is torch.nn.Module.__call__ and compiled.prefix_args:
+        return f"{type.__dict__['__name__'].__get__(type(compiled.prefix_args[0]))}.forward"
+    return str(settings.name or getattr(function, "__qualname__", "?"))
 
 
 def opened(compiled: _core.CompiledFunction) -> CallSite:
@@ -63,8 +104,10 @@ def opened(compiled: _core.CompiledFunction) -> CallSite:
         if type(later := compiled._stator_site) is LaterSite:
             if torch.distributed.is_available() and torch.distributed.is_initialized():
                 _reset_at_exit()
-            site = tracer().open_site(later.fn, later.settings, compiled)
-            compiled.miss.__setstate__((tracer().on_miss, (site,), {}, None))
+            module = tracer()
+            if compiled._stator_site is later:  # loading the tracer opens those that were taken early
+                site = module.open_site(later.fn, later.settings, compiled)
+                compiled.miss.__setstate__((module.on_miss, (site,), {}, None))
         found: CallSite = compiled._stator_site
     return found
 
@@ -80,15 +123,55 @@ def make_entry(fn: Callable[..., object], settings: Settings) -> _core.CompiledF
     prefix, function = ((fn.__self__,), fn.__func__) if isinstance(fn, types.MethodType) else ((), fn)
     # No function of ours in between: its frame would hold an exception among the arguments that leaves by it.
     compiled = _core.CompiledFunction(function, functools.partial(_first_miss), prefix)
-    compiled._stator_site = LaterSite(compiled, function, settings)
+    compiled._stator_site = LaterSite(compiled, cast(types.FunctionType, function), settings)
     if TRACER in loaded:
         opened(compiled)
     return compiled
 
 
-def _first_miss(compiled: _core.CompiledFunction, *call: object) -> object:
+def _first_miss(compiled: _core.CompiledFunction, bound: tuple[object, ...], *call: object) -> object:
+    if type(later := compiled._stator_site) is LaterSite and _taken_early(later, bound):
+        return _core.RETRY
     opened(compiled)
-    return compiled.miss(compiled, *call)
+    return compiled.miss(compiled, bound, *call)
+
+
+def _taken_early(later: LaterSite, bound: tuple[object, ...]) -> bool:
+    """Install an entry of another process where nothing is in force that only `on_miss` knows to handle."""
+    settings = later.settings
+    if later.stored is None and not (config.artifact_dir or os.environ.get("STATOR_CACHE_DIR")) or TRACER in loaded \
+            or marks.disable_depth() or config.disable or marks.disabled_mark(later.fn) is not None or settings.shapes \
+            or stance.current() != "default" or stance.forced_backend() is not None or find_patches() \
+            or replaced_operator(True) is not None \
+            or torch._C._get_tracing_state() is not None or load(_REPLACED).replaced() is not None \
+            or torch.distributed.is_available() and torch.distributed.is_initialized():
+        return False
+    return take_stored(later, bound)
+
+
+def take_stored(site: CallSite | LaterSite, bound: tuple[object, ...]) -> bool:
+    """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
+    with lock, held_signals(), collector_paused(), load(_MODES).set_aside():
+        if site.stored is None:
+            load(_LOOKUP).look_up(site, bound)
+        stored, compiled = site.stored, site.compiled
+        if stored is None or stance.current() == "eager_then_compile" \
+                or type(site) is LaterSite and stored.has_breaks():  # the tracer has what goes on behind a break
+            return False
+        found = stored.take(bound)
+        if found is not None:
+            receiver = type(bound[0]) if bound else None
+            tag = Installed(found.program, found.guards, found.residual, found.why_eager, receiver=receiver)
+            compiled.add_entry(found.check, found.run, tag)
+            load(_DISPATCH).update_dispatch(compiled)
+            if type(site) is LaterSite:  # once the tracer is there, a reset or a stance must find the entry
+                _early.add(compiled)
+    return found is not None
+
+
+def has_entries() -> bool:
+    """Whether some function may have an entry."""
+    return TRACER in loaded or bool(_early)
 
 
 def report_eager_call(compiled: object, reason: str) -> None:

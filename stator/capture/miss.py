@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 from stator import _core, events
-from stator.artifacts.store_lookup import look_up, note_capture
+from stator.artifacts.store_lookup import open_lookup
+from stator.artifacts.store_writes import note_capture
 from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
 from stator.backends.background import jobs
 from stator.backends.cuda_graphs import records_cuda_graphs
@@ -28,9 +29,9 @@ from stator.backends.registry import check_settings
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.capture import code_memory, first_call
-from stator.capture.call_site import CallSite, EagerStart, Installed, Learned
+from stator.capture.call_site import CallSite, EagerStart, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
-from stator.capture.first_call import make_entry, report_eager_call
+from stator.capture.first_call import Installed, make_entry, report_eager_call, site_name, take_stored
 from stator.capture.rank_agreement import agree
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
 from stator.capture.stages import capture, decline
@@ -47,7 +48,6 @@ from stator.settings import marks, stance
 from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes import profile
-from stator.source import name_of
 
 _tracing = threading.local()
 around_capture: Callable[[CallSite], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # of torch's logs
@@ -57,15 +57,16 @@ _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 def open_site(function: types.FunctionType, settings: Settings, compiled: _core.CompiledFunction) -> CallSite:
     """The site of an entry object."""
-    name = str(settings.name or getattr(function, "__qualname__", "?"))
-    if not settings.name and function is torch.nn.Module.__call__ and compiled.prefix_args:
-        name = f"{name_of(type(compiled.prefix_args[0]))}.forward"
-    site = CallSite(function, settings, name)
+    later = compiled._stator_site
+    site = CallSite(function, settings, site_name(function, settings, compiled))
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
     invoke = site.nested.invoke if settings.compile_nested else operator.call
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
     site.compiled, compiled._stator_site = compiled, site
     register(site)
+    if later.stored is not None:  # files that were read before the tracer was loaded
+        later.stored.open(site)
+    open_lookup(site)
     if not records_cuda_graphs(settings):  # which are recorded for the addresses of one module
         join_family(compiled, function)
     return site
@@ -282,22 +283,6 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
         found = entry_of_another(site, bound)
         if found is not None:
             site.compiled.add_entry(*found)
-            update_dispatch(site.compiled)
-    return found is not None
-
-
-def take_stored(site: CallSite, bound: tuple[Any, ...]) -> bool:
-    """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
-    if site.stored is None:
-        look_up(site, bound)
-    if site.stored is None or stance.current() == "eager_then_compile":
-        return False
-    with first_call.lock, held_signals(), collector_paused(), set_aside():
-        found = site.stored.take(bound)
-        if found is not None:
-            tag = Installed(found.program, found.guards, found.residual, found.why_eager,
-                            receiver=type(bound[0]) if bound else None)
-            site.compiled.add_entry(found.check, found.run, tag)
             update_dispatch(site.compiled)
     return found is not None
 

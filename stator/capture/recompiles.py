@@ -11,7 +11,8 @@ from typing import Any
 
 from stator import events
 from stator.breaks import REGISTRY
-from stator.capture.call_site import CallSite, Installed
+from stator.capture.call_site import CallSite
+from stator.capture.first_call import Installed
 from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
 from stator.guards.guard import Kind
 from stator.guards.guard_semantics import explain as explain_guard

@@ -24,7 +24,8 @@ from stator.backends.graph_wrappers import past_patches, runtime_names
 from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break, Strategy
 from stator.cache.sharing import description_of, find_shared, shareable
-from stator.capture.call_site import CallSite, EagerStart, Installed
+from stator.capture.call_site import CallSite, EagerStart
+from stator.capture.first_call import Installed
 from stator.capture.next_attempt import (
     capture_without,
     guard_streams,

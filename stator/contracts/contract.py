@@ -76,7 +76,7 @@ class Contracts:
                 raise OptionValueError("dynamic=False is not accepted beside varies=: every size is a constant there")
             compile_any: Callable[..., Fn] = api.compile
             compiled = compile_any(fn, **settings)
-        load("stator.contracts.miss_check").Governor(contract, api.stored_entries(compiled)[1])
+        load("stator.contracts.miss_check").Governor(contract, api.site_of(compiled))
         return compiled
 
     def from_calls(self, fn: Fn, calls: Iterable[object], fixed: Iterable[str] = (), *, on_violation: str = "raise",

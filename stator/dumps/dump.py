@@ -23,7 +23,7 @@ def dump(compiled: Callable[..., Any], folder: str | os.PathLike[str]) -> list[P
     From now on `sys.settrace` and debuggers step through these files in calls that an entry accepts.  Other calls, and
     callables that were not dumped, run as plain Python under a debugger.
     """
-    paths: list[Path] = load(WRITER).dump_site(api.stored_entries(compiled)[1], Path(folder))
+    paths: list[Path] = load(WRITER).dump_site(api.site_of(compiled), Path(folder))
     return paths
 
 

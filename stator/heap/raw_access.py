@@ -20,7 +20,7 @@ import torch
 
 from stator.breaks import Break
 from stator.heap.tracker import ShadowKind
-from stator.host.value_kinds import module_of, mro_of
+from stator.host.value_kinds import is_a, module_of, mro_of
 
 CONSTANT_TYPES: frozenset[type] = frozenset({
     int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
@@ -144,6 +144,12 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     """The real instance dict, whatever the class says about `__dict__`."""
     getter = _dict_getter(type(value))
     return None if getter is None else getter(value)
+
+
+def namespace_of(value: object) -> dict[str, Any]:
+    own = vars(value) if is_a(value, types.ModuleType) else instance_dict(value)
+    assert own is not None
+    return own
 
 
 def set_instance_dict(value: Any, namespace: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ class AotCompiledFunction:
 
 
 def _stored_or_error(site: Any, compiled: object, bound: tuple[object, ...], args: object, kwargs: object) -> object:
-    if first_call.tracer().take_stored(site, bound):
+    if first_call.take_stored(site, bound):
         return _core.RETRY
     recompiles = load("stator.capture.recompiles")
     reason = recompiles.because(recompiles.nearest_miss(site, bound))

@@ -88,6 +88,7 @@ class IdentityState(Mechanism):
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
     refers_weakly: bool = False  # whether a weak reference was made inside
+    of_process: str = ""  # the address or hash that the program has read: another process has another one
 
     def replay_key(self) -> int:
         return len(self.shown)

@@ -7,7 +7,7 @@ import pytest
 import stator
 from tests.artifacts.mutations import UNRELATED, changes, trial
 
-SAMPLE = 60
+SAMPLE = 40
 
 
 def test_no_stale_result() -> None:

@@ -13,12 +13,13 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
+from stator.backends.autograd_passes import Direct, unrecorded
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.graph_key import Key
 from stator.backends.inner_calls import passes_kept
 from stator.backends.pieces import torch_set_to
 from stator.backends.regions.cuda_graphs import recorder_of
-from stator.backends.regions.direct_calls import Direct, direct_passes, join_directly, unrecorded
+from stator.backends.regions.direct_calls import direct_passes, join_directly
 from stator.backends.regions.extraction import Piece, module_of
 from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.plan import plan_regions

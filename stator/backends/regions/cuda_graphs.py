@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from stator.backends.autograd_passes import Record, unrecorded
 from stator.backends.cuda_graphs import is_member_of_module
 from stator.backends.inner_calls import Boxed
-from stator.backends.regions.direct_calls import Record, unrecorded
 from stator.backends.regions.flow import Flow, Whole
 from stator.graph.analysis.mutation import tensors_in
 from stator.shapes.symbolic_values import SYMBOLIC

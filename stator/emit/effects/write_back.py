@@ -20,7 +20,7 @@ from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.returned_arrays import write_array
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
 from stator.emit.rebuild.returned_objects import write_context_sets
-from stator.emit.rebuild.values import Rebuilder, _vars, set_attribute
+from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING, Kind
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
@@ -28,7 +28,7 @@ from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
 from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of
-from stator.heap.raw_access import instance_dict, raw_members, slot_members, slot_values
+from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
@@ -293,7 +293,7 @@ def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str])
     initial = tracker.initial_dict
     now = instance_dict(tracker.standin)
     assert initial is not None and now is not None
-    own = build.writer.constant(_vars, "vars")
+    own = build.writer.constant(namespace_of, "vars")
     moved = put_back(list(initial), list(now))
     for name in initial:
         if name not in now or name in moved:

@@ -39,6 +39,7 @@ from stator.heap.raw_access import (
     instance_dict,
     is_member_of_pybind,
     items_in_order,
+    namespace_of,
     new_shell,
     raw_members,
     set_instance_dict,
@@ -138,7 +139,7 @@ class Rebuilder:
         elif (source := self.heap.constants.source_of(value)) is not None:
             text = self.outside(source)
         elif id(value) in self.heap.dicts.owners:
-            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.dicts.owners[id(value)])})"
+            text = f"{self.writer.constant(namespace_of, 'vars')}({self.value(self.heap.dicts.owners[id(value)])})"
         elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places
             text = self.variable(value, "nan", self.scalar(value))
         else:
@@ -438,8 +439,4 @@ _MAKERS: dict[type, Callable[[Rebuilder, Any], str]] = {
 }
 
 
-def _vars(value: object) -> dict[str, Any]:
-    own = vars(value) if is_a(value, types.ModuleType) else instance_dict(value)
-    assert own is not None
-    return own
 

@@ -81,6 +81,7 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
         return MISSING
     vm.heap.guard(tracker.source, Kind.ID, tracker.original)
     guard_names(vm, type(tracker.original))
+    vm.identity.of_process = "a text with the address of an object"
     return object.__repr__(tracker.original)
 
 

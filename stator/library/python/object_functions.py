@@ -8,6 +8,7 @@ hashes again where the number leaves the trace.
 from __future__ import annotations
 
 import collections
+import copy
 import sys
 import types
 import weakref
@@ -236,9 +237,17 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
     return vm.native(dir, (obj,))
 
 
+def _note_process(vm: VM, function: str) -> None:
+    """Note that a number belongs to this process, unless it is a key alone: in copy.deepcopy, in `__hash__`."""
+    frame = vm.running
+    if frame.scope.namespace is not vars(copy) and frame.code.co_name != "__hash__":
+        vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
+
+
 @rule(id, unasked=True)
 def _id(vm: VM, value: Any, /) -> int:
     number = id(vm.guard_identity(value))
+    _note_process(vm, "id")
     if type(value) is tuple and id(value) not in vm.heap.by_standin:
         vm.identity.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
     elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
@@ -274,6 +283,8 @@ class _Hashed:
 @suspending_rule(hash)
 def _hash(vm: VM, cont: Any, value: Any, /) -> None:
     value = symbolic_numbers.specialise_deep(vm, value)
+    if not is_a(value, (int, float, complex)):
+        _note_process(vm, "hash")
     method = _method(vm, value)
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, HashOf(cont))

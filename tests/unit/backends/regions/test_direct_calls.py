@@ -13,7 +13,8 @@ from torch._dynamo.utils import counters
 
 import stator
 from stator import events
-from stator.backends.regions import compilation, direct_calls
+from stator.backends import autograd_passes
+from stator.backends.regions import compilation
 
 LAYERS = 6
 
@@ -129,7 +130,7 @@ def test_saved_bytes_are_those_of_the_whole_graph(sides):
 
 def test_a_wrong_order_of_gradients_is_found(sides, monkeypatch):
     """The tests above can fail: with gradients dropped, they do."""
-    monkeypatch.setattr(direct_calls, "laid_out", lambda grad, size, stride, kind: torch.zeros(size))
+    monkeypatch.setattr(autograd_passes, "laid_out", lambda grad, size, stride, kind: torch.zeros(size))
     model, compiled = sides
     with pytest.raises(AssertionError):
         test_gradients(sides, lambda out: out[0].sum().backward())
