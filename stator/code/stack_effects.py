@@ -122,6 +122,19 @@ _BY_VERSION = {
         MAKE_FUNCTION: code -- function
         END_FOR: sentinel --
     """,
+    (3, 14): """
+        CALL: callable self_or_null args*oparg -- result
+        CALL_KW: callable self_or_null args*oparg names -- result
+        CALL_FUNCTION_EX: callable null args kwargs_or_null -- result
+        LOAD_ATTR: owner -- value self_or_null*(oparg&1)
+        LOAD_SPECIAL: owner -- method self_or_null
+        MAKE_FUNCTION: code -- function
+        END_FOR: sentinel --
+        BUILD_SLICE: values*oparg -- made
+        RETURN_VALUE: value -- result
+        BUILD_TEMPLATE: strings interpolations -- template
+        BUILD_INTERPOLATION: value text spec*(oparg&1) -- interpolation
+    """,
 }
 
 

@@ -7,6 +7,7 @@ says by which exit control leaves the instruction (0: falls through, 1: jumps) a
 from __future__ import annotations
 
 import builtins
+import importlib
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,6 +103,17 @@ def _format(instr: Instruction) -> Callable[..., Any]:
     return lambda value, spec="": format(value if convert is None else convert(value), spec)
 
 
+def _interpolation(instr: Instruction) -> Callable[..., Any]:
+    made, conversion = importlib.import_module("string.templatelib").Interpolation, (None, "s", "r", "a")[instr.arg >> 2]
+    return lambda value, text, spec="": made(value, text, conversion, spec)
+
+
+def _template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> Any:
+    """strings: one more than interpolations, which stand between them."""
+    parts = [part for pair in zip(strings, interpolations, strict=False) for part in pair]
+    return importlib.import_module("string.templatelib").Template(*parts, strings[-1])
+
+
 def _raised(exc: Any, *cause: Any) -> None:
     if cause:
         raise exc from cause[0]
@@ -118,6 +130,7 @@ _VALUES: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
     "CALL_INTRINSIC_1": lambda i: intrinsic(i.argval), "CALL_INTRINSIC_2": lambda i: intrinsic(i.argval),
     "CONVERT_VALUE": lambda i: (str, repr, ascii)[(i.arg or 1) - 1], "FORMAT_VALUE": _format,
     "FORMAT_SIMPLE": lambda i: format, "FORMAT_WITH_SPEC": lambda i: format,
+    "BUILD_INTERPOLATION": _interpolation, "BUILD_TEMPLATE": lambda i: _template,
 }
 # Instructions that leave nothing on the stack.
 _STATEMENTS: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
@@ -162,7 +175,7 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any
 def _call_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, (args, *kwargs) = _function_of(operands)
-        return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
+        return 0, [invoke(function, *args, **(kwargs[0] if kwargs and kwargs[0] is not NULL else {}))]
     return _step(instr, run)
 
 
@@ -256,6 +269,11 @@ def _before_with(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[s
     return _step(instr, run, (V, V))
 
 
+def _load_special(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
+    name = instr.argval
+    return _step(instr, lambda operands, invoke: (0, [_special(operands[0], name, f" (missed {name} method)")]), _CALLABLE)
+
+
 def _special(obj: object, name: str, missed: str) -> Any:
     cls = type(obj)
     for base in cls.__mro__:
@@ -288,6 +306,7 @@ _PLANNERS: dict[str, Any] = {
     "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),
     "JUMP_IF_FALSE_OR_POP": _jump_if(False, keeps=True), "JUMP_IF_TRUE_OR_POP": _jump_if(True, keeps=True),
     "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack, "BEFORE_WITH": _before_with,
+    "LOAD_SPECIAL": _load_special,
     "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True))),
     # As displays do it, which refuse other things than the methods, and with other messages.
     "LIST_EXTEND": _extend(lambda made, value: made.extend([*value])), "SET_UPDATE": _extend(set.update),

@@ -158,10 +158,10 @@ def is_upcoming(iterator: object) -> bool:
         return sys.getrefcount(inner[0]) <= 3 and type(inner[0]) in SEQUENCES | _TEXTS \
             and bool(remaining(inner[0]) or state[0])
     if cls is zip:
-        _, inner, state = reduced(iterator)
-        # Its tuple is held by it, here, and as an argument: by more, where somebody else has reduced it.
-        return state is None and (sys.getrefcount(inner) == 3 or not inner) \
-            and all(sys.getrefcount(inner[i]) == 2 and is_upcoming(inner[i]) for i in range(len(inner)))
+        parts = reduced(iterator)
+        # Its tuple is held by it, by the parts, and as an argument: by more, where somebody else has reduced it.
+        return parts[2] is None and (sys.getrefcount(parts[1]) == 3 or not parts[1]) \
+            and all(sys.getrefcount(parts[1][i]) == 2 and is_upcoming(parts[1][i]) for i in range(len(parts[1])))
     return False
 
 
