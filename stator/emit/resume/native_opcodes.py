@@ -20,6 +20,7 @@ from stator.code.stack_effects import pops
 from stator.emit.resume.native_step import SlotKind
 from stator.interp.frame import NULL
 from stator.interp.objects.operators import BINARY, COMPARE, UNARY
+from stator.interp.opcodes.opcodes_since_314 import refusal
 
 V, N = SlotKind.VALUE, SlotKind.NULL
 _CALLABLE = (V, N) if NULL_LAST else (N, V)  # something to call, without a receiver
@@ -263,24 +264,28 @@ def _unpack(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, A
 
 def _before_with(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        enter = _special(operands[0], "__enter__", "")
-        leave = _special(operands[0], "__exit__", " (missed __exit__ method)")
+        text = f"'{type(operands[0]).__name__}' object does not support the context manager protocol"
+        enter = _special(operands[0], "__enter__", text)
+        leave = _special(operands[0], "__exit__", f"{text} (missed __exit__ method)")
         return 0, [leave, enter()]
     return _step(instr, run, (V, V))
 
 
 def _load_special(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    name = instr.argval
-    return _step(instr, lambda operands, invoke: (0, [_special(operands[0], name, f" (missed {name} method)")]), _CALLABLE)
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        cls = type(operands[0])
+        text = refusal(cls, instr.argval, lambda name: any(name in base.__dict__ for base in cls.__mro__))
+        return 0, [_special(operands[0], instr.argval, text)]
+    return _step(instr, run, _CALLABLE)
 
 
-def _special(obj: object, name: str, missed: str) -> Any:
+def _special(obj: object, name: str, text: str) -> Any:
     cls = type(obj)
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
             return found.__get__(obj, cls) if hasattr(type(found), "__get__") else found
-    raise TypeError(f"'{cls.__name__}' object does not support the context manager protocol{missed}")
+    raise TypeError(text)
 
 
 def _build(make: Callable[[list[Any]], Any]) -> Callable[..., Any]:

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stator.code.instruction import Instruction
-from stator.host.value_kinds import name_in_errors
 from stator.interp.frame import NULL, Frame
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import declined, op
@@ -17,14 +18,21 @@ from stator.interp.services import VM
 _KINDS = {"": "context manager", "a": "asynchronous context manager"}
 
 
+def refusal(cls: type, name: str, has_other: Callable[[str], bool]) -> str:
+    """Text of the TypeError about a class without this method; `has_other` tells which methods it has."""
+    prefix, other = ("a", "") if name.startswith("__a") else ("", "a")
+    shown = cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
+    text = f"'{shown}' object does not support the {_KINDS[prefix]} protocol (missed {name} method)"
+    if not has_other(name) and has_other(f"__{other}enter__") and has_other(f"__{other}exit__"):
+        text += f" but it supports the {_KINDS[other]} protocol. Did you mean to use '{'async ' if other else ''}with'?"
+    return text
+
+
 @op
 def LOAD_SPECIAL(vm: VM, frame: Frame, instr: Instruction) -> None:
     owner, name = frame.stack.pop(), instr.argval
-    prefix, other = ("a", "") if name.startswith("__a") else ("", "a")
-    text = f"'{name_in_errors(type(owner))}' object does not support the {_KINDS[prefix]} protocol (missed {name} method)"
-    if find(vm, type(owner), name) is MISSING and all(
-            find(vm, type(owner), f"__{other}{verb}__") is not MISSING for verb in ("enter", "exit")):
-        text += f" but it supports the {_KINDS[other]} protocol. Did you mean to use '{'async ' if other else ''}with'?"
+    cls = type(owner)
+    text = refusal(cls, name, lambda each: find(vm, cls, each) is not MISSING)
     method = special_method(vm, owner, name, text)
     frame.stack += (method, NULL)
     if name == "__exit__":
