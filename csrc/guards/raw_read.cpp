@@ -242,23 +242,18 @@ Found dict_lookup(PyObject* dict, PyObject* key, Py_hash_t hash, PyObject** valu
 namespace {
 
 // The word that a dict's version is in; nullptr where it has none: since 3.14, none has.
-const uint64_t* version_word(PyObject* object) {
+const uint64_t* version_word([[maybe_unused]] PyObject* object) {
 #if STATOR_DICT_VERSIONS
   auto* dict = reinterpret_cast<PyDictObject*>(object);
 #if PY_VERSION_HEX >= 0x030D0000
   // 3.13 writes attributes through to the values inside the object without touching the dict's version.
   if (dict->ma_values) return nullptr;
 #endif
-#if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#endif
   return &dict->ma_version_tag;
-#if defined(__GNUC__)
 #pragma GCC diagnostic pop
-#endif
 #else
-  (void)object;
   return nullptr;
 #endif
 }

@@ -15,18 +15,15 @@ from .instruction import CodeUnit, ExceptionEntry, Instruction, Slots, frame_slo
 from .opcodes import (
     BINARY_OPERATORS,
     BY_NUMBER,
-    COMMON_CONSTANTS,
     COMPARE_BOOL_BIT,
     COMPARE_OPERATORS,
     COMPARE_SHIFT,
     EXTENDED_ARG,
     INTRINSICS_1,
     INTRINSICS_2,
-    SPECIAL_NAMES,
-    SPELLINGS,
-    SUBSCRIPT,
     Operand,
 )
+from .opcodes_since_314 import COMMON_CONSTANTS, SPECIAL_NAMES, SPELLINGS, SUBSCRIPT
 
 
 class MalformedCode(Exception):

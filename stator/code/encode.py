@@ -1,8 +1,9 @@
 """Write a code object.   instructions by index, exception table  ->  types.CodeType
 
 Bytes come from each instruction's opname, raw `arg`, `target` and `positions`, and from the exception table; an opcode
-that only a later version has (`written`) is kept for as long as the instruction has its meaning. `argval`, `offset`, `index` and `handler` are not read. What an instruction list cannot say (names, constants,
-flags) comes from a code object as a template, or from keyword arguments in the manner of `code.replace`.
+that only a later version has (`written`) is kept for as long as the instruction has its meaning. `argval`, `offset`,
+`index` and `handler` are not read. What an instruction list cannot say (names, constants, flags) comes from a code
+object as a template, or from keyword arguments in the manner of `code.replace`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from types import CodeType
 from typing import Any
 
 from .instruction import CodeUnit, ExceptionEntry, Instruction, Positions
-from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, SPELLINGS, SUBSCRIPT, VERSION, Opcode
+from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, VERSION, Opcode
+from .opcodes_since_314 import SPELLINGS, SUBSCRIPT
 from .stack_effects import max_depth
 
 

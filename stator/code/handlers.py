@@ -86,7 +86,7 @@ def _read(unit: CodeUnit, entry: ExceptionEntry) -> tuple[list[Catcher], int | N
     if body[first].opname == "COPY" and body[first + 1].opname == "POP_EXCEPT":  # a handler that raises leaves by it
         return [], first + 2
     if body[first + 1].opname == "WITH_EXCEPT_START":
-        return [Catcher(manager=entry.depth - EXIT_PLACES)], next(i.index for i in body[first:] if i.opname == "RERAISE")
+        return [Catcher(entry.depth - EXIT_PLACES)], next(i.index for i in body[first:] if i.opname == "RERAISE")
     names, at = [], first + 1
     while body[at].opname == "LOAD_GLOBAL" and body[at + 1].opname == "CHECK_EXC_MATCH":
         names.append(Catcher(name=body[at].argval))

@@ -39,8 +39,7 @@ class Instruction:
     them for the 3.13 superinstructions), an operator symbol, an intrinsic's name, a target index, or `arg`
     itself. `flag` is the bit that rides along with it: "push NULL" of LOAD_GLOBAL, "method" of LOAD_ATTR and
     LOAD_SUPER_ATTR (whose second bit, two-argument super, stays in `arg & 2`), "coerce to bool" of COMPARE_OP
-    since 3.13, "inverted" of IS_OP and CONTAINS_OP. `written` is the opcode in the bytes where `opname` is that which it
-    stands for.
+    since 3.13, "inverted" of IS_OP and CONTAINS_OP. `written` is the opcode in the bytes, which may stand for `opname`.
     """
 
     __slots__ = ("opname", "arg", "argval", "index", "offset", "line", "positions", "target", "handler", "flag",

@@ -1,8 +1,7 @@
 """Opcodes of the running CPython.   opcode/dis tables  ->  names, operand kinds, cache sizes, jumps
 
 Differences of opcodes between CPython 3.11, 3.12, 3.13 and 3.14 are in this module and in `stack_effects`; the rest of
-the package, and all of Stator above it, uses names.  An opcode that a later version has for speed alone (a load that
-borrows, a load of a small integer) is decoded under the name of the one that it stands for.
+the package, and all of Stator above it, uses names. Opcodes for speed alone: `opcodes_since_314`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import opcode as cpython_opcode
 import sys
 from enum import IntEnum
 from typing import NamedTuple
+
+from .opcodes_since_314 import SPELLINGS, SUBSCRIPT
 
 if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(f"stator.code reads CPython 3.11 to 3.14 bytecode, not {sys.version.split()[0]}")
@@ -23,12 +24,6 @@ ONE_DICT_OF_LOCALS = VERSION < (3, 13)  # locals() fills one dict of the frame a
 # in a running code object's private buffer. `co_code` shows neither, so neither is an opcode here.
 WRITTEN_OPNAMES: frozenset[str] = frozenset(
     name for name, code in dis.opmap.items() if code < 256 and not name.startswith("INSTRUMENTED_"))
-# An opcode of 3.14 -> the name that it is decoded under.  Subscripts are a BINARY_OP of this number.
-SPELLINGS: dict[str, str] = {name: meaning for name, meaning in {
-    "LOAD_FAST_BORROW": "LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "LOAD_FAST_LOAD_FAST",
-    "LOAD_SMALL_INT": "LOAD_CONST", "LOAD_COMMON_CONSTANT": "LOAD_CONST", "NOT_TAKEN": "NOP", "POP_ITER": "POP_TOP",
-}.items() if name in WRITTEN_OPNAMES}
-SUBSCRIPT: int | None = None if VERSION < (3, 14) else 26
 ALL_OPNAMES: frozenset[str] = (WRITTEN_OPNAMES - SPELLINGS.keys()) | ({"BINARY_SUBSCR"} if SUBSCRIPT else set())
 
 # Opcodes that `decode` folds away or that CPython keeps for itself: no decoded Instruction carries one.
@@ -71,8 +66,6 @@ class Opcode(NamedTuple):
 
 COMPARE_OPERATORS: tuple[str, ...] = tuple(dis.cmp_op)
 BINARY_OPERATORS: tuple[str, ...] = tuple(symbol for _, symbol in cpython_opcode._nb_ops)  # type: ignore[attr-defined]
-COMMON_CONSTANTS: tuple[object, ...] = tuple(getattr(cpython_opcode, "_common_constants", ()))
-SPECIAL_NAMES: tuple[str, ...] = tuple(getattr(cpython_opcode, "_special_method_names", ()))
 
 INTRINSICS_1: tuple[str, ...]
 INTRINSICS_2: tuple[str, ...]
@@ -146,7 +139,6 @@ BY_NAME: dict[str, Opcode] = {
     for name, number in sorted(dis.opmap.items())
     if name in WRITTEN_OPNAMES
 }
-if SUBSCRIPT:
-    BY_NAME["BINARY_SUBSCR"] = BY_NAME["BINARY_OP"]._replace(operand=Operand.NUMBER)
+BY_NAME |= {"BINARY_SUBSCR": BY_NAME["BINARY_OP"]._replace(operand=Operand.NUMBER)} if SUBSCRIPT else {}
 BY_NUMBER: tuple[Opcode | None, ...] = tuple(BY_NAME.get(dis.opname[code]) for code in range(256))
 EXTENDED_ARG: int = dis.opmap["EXTENDED_ARG"]

@@ -7,7 +7,6 @@ says by which exit control leaves the instruction (0: falls through, 1: jumps) a
 from __future__ import annotations
 
 import builtins
-import importlib
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from stator.code.stack_effects import pops
 from stator.emit.resume.native_step import SlotKind
 from stator.interp.frame import NULL
 from stator.interp.objects.operators import BINARY, COMPARE, UNARY
-from stator.interp.opcodes.opcodes_since_314 import refusal
+from stator.interp.opcodes.opcodes_since_314 import interpolation, refusal, template
 
 V, N = SlotKind.VALUE, SlotKind.NULL
 _CALLABLE = (V, N) if NULL_LAST else (N, V)  # something to call, without a receiver
@@ -104,17 +103,6 @@ def _format(instr: Instruction) -> Callable[..., Any]:
     return lambda value, spec="": format(value if convert is None else convert(value), spec)
 
 
-def _interpolation(instr: Instruction) -> Callable[..., Any]:
-    made, conversion = importlib.import_module("string.templatelib").Interpolation, (None, "s", "r", "a")[instr.arg >> 2]
-    return lambda value, text, spec="": made(value, text, conversion, spec)
-
-
-def _template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> Any:
-    """strings: one more than interpolations, which stand between them."""
-    parts = [part for pair in zip(strings, interpolations, strict=False) for part in pair]
-    return importlib.import_module("string.templatelib").Template(*parts, strings[-1])
-
-
 def _raised(exc: Any, *cause: Any) -> None:
     if cause:
         raise exc from cause[0]
@@ -131,7 +119,7 @@ _VALUES: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
     "CALL_INTRINSIC_1": lambda i: intrinsic(i.argval), "CALL_INTRINSIC_2": lambda i: intrinsic(i.argval),
     "CONVERT_VALUE": lambda i: (str, repr, ascii)[(i.arg or 1) - 1], "FORMAT_VALUE": _format,
     "FORMAT_SIMPLE": lambda i: format, "FORMAT_WITH_SPEC": lambda i: format,
-    "BUILD_INTERPOLATION": _interpolation, "BUILD_TEMPLATE": lambda i: _template,
+    "BUILD_INTERPOLATION": interpolation, "BUILD_TEMPLATE": lambda i: template,
 }
 # Instructions that leave nothing on the stack.
 _STATEMENTS: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
@@ -273,9 +261,8 @@ def _before_with(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[s
 
 def _load_special(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        cls = type(operands[0])
-        text = refusal(cls, instr.argval, lambda name: any(name in base.__dict__ for base in cls.__mro__))
-        return 0, [_special(operands[0], instr.argval, text)]
+        cls, name = type(operands[0]), instr.argval
+        return 0, [_special(operands[0], name, refusal(cls, name, {*dir(cls)}.__contains__))]
     return _step(instr, run, _CALLABLE)
 
 

@@ -303,8 +303,8 @@ def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[st
             handled = next(given)
     position = unit.instructions[index].offset // 2
     raised = tuple(unit.nlocalsplus + place for place in raised_places(unit, index))
-    state = _SUSPENDED if started else _CREATED
-    _hook.generator_write(generator, state, position, tuple(places), handled, _NOTHING, raised)
+    _hook.generator_write(generator, _SUSPENDED if started else _CREATED, position, tuple(places), handled, _NOTHING,
+                          raised)
 
 
 def mark_running(generator: object) -> Any:

@@ -194,7 +194,7 @@ def make_function(vm: VM, frame: Frame, code: types.CodeType, closure: Any) -> t
 
 
 def set_attribute(function: types.FunctionType, flag: int, value: Any) -> None:
-    """Set what computes annotations, annotations, keyword defaults or defaults: the flags 16, 4, 2, 1 of MAKE_FUNCTION."""
+    """Set `__annotate__`, annotations, keyword defaults or defaults: the flags 16, 4, 2, 1 of MAKE_FUNCTION."""
     if flag == 16:
         setattr(function, "__annotate__", value)
     elif flag == 4:

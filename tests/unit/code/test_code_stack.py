@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.opcodes import ALL_OPNAMES, BY_NAME, SPELLINGS, VERSION, Operand
+from stator.code.opcodes import ALL_OPNAMES, BY_NAME, VERSION, Operand
+from stator.code.opcodes_since_314 import SPELLINGS
 from stator.code.stack_effects import EFFECTS, depths, effect, max_depth, net_effect, pops
 from tests.unit.code.code_verifier import editable, encode
 

@@ -6,7 +6,6 @@ The programs are texts, because earlier versions cannot read all of them; those 
 from __future__ import annotations
 
 import types
-from typing import Any
 
 import pytest
 import torch
