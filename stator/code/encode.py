@@ -73,9 +73,8 @@ def _distance(instructions: list[Instruction], index: int, starts: list[int]) ->
 
 
 def opcode_of(instruction: Instruction) -> Opcode:
-    """The opcode that is written for an instruction."""
-    return BY_NAME[instruction.written if SPELLINGS.get(instruction.written) == instruction.opname
-                   else instruction.opname]
+    own, written = instruction.opname, instruction.written
+    return BY_NAME[written if SPELLINGS.get(written) == own else own]
 
 
 def _units(instruction: Instruction, argument: int) -> int:

@@ -140,8 +140,8 @@ def _flow(unit: CodeUnit, units: bool = False) -> list[Positions]:
         instruction, depth, handler = instructions[index], depth_at[index], handlers[index]
         assert depth is not None
         if handler is not None:
-            raised = {handler.depth} if units and handler.lasti else set()
-            pending.append((handler.target, _below(places, handler.depth) | raised))
+            raised = _below(places, handler.depth) | ({handler.depth} if units and handler.lasti else set())
+            pending.append((handler.target, raised))
         after = _after(instruction.opname, instruction.arg or 0, places, depth, units)
         if instruction.target is not None:
             pending.append((instruction.target, _below(after, depth + effect(instruction, True))))

@@ -1,7 +1,7 @@
 """Opcodes of 3.14 that stand for others.   LOAD_FAST_BORROW 0  ->  LOAD_FAST 0;  BINARY_OP 26  ->  BINARY_SUBSCR
 
 In: the tables of `opcode` and `dis`.  Out: names to decode such opcodes under, and what their operands number.  Earlier
-versions have none of them.
+versions have none of them.  Texts of errors that versions word differently are asked of CPython.
 """
 
 from __future__ import annotations
@@ -17,3 +17,14 @@ _OPERATORS = [name for name, _ in cpython_opcode._nb_ops]  # type: ignore[attr-d
 SUBSCRIPT: int | None = _OPERATORS.index("NB_SUBSCR") if "NB_SUBSCR" in _OPERATORS else None  # of BINARY_OP
 COMMON_CONSTANTS: tuple[object, ...] = tuple(getattr(cpython_opcode, "_common_constants", ()))
 SPECIAL_NAMES: tuple[str, ...] = tuple(getattr(cpython_opcode, "_special_method_names", ()))
+
+
+def _refusal_of_in() -> str:
+    try:
+        0 in object()  # type: ignore[operator]  # noqa: B015
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+NOT_A_CONTAINER = _refusal_of_in()  # "argument of type 'object' is not ..."

@@ -177,9 +177,8 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
     unit = decode(code)
     shift = 0 if code.co_nlocals else 1  # the list needs a local slot of its own
     body = [_shifted(instruction, shift) for instruction in unit.instructions]
-    if TAGGED_PLACES and raised_places(unit, index):  # the prologue can push no such place: RERAISE keeps its own
-        for instruction in body:
-            instruction.arg = 0 if instruction.opname == "RERAISE" else instruction.arg
+    for instruction in body if TAGGED_PLACES and raised_places(unit, index) else ():  # which no prologue can push
+        instruction.arg = 0 if instruction.opname == "RERAISE" else instruction.arg
     consts = list(code.co_consts)
     prologue: list[Instruction] = []
     if code.co_freevars:

@@ -301,10 +301,9 @@ def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[st
         places.append(next(given))
         if kind == "exc_info":
             handled = next(given)
-    position = unit.instructions[index].offset // 2
+    position, state = unit.instructions[index].offset // 2, _SUSPENDED if started else _CREATED
     raised = tuple(unit.nlocalsplus + place for place in raised_places(unit, index))
-    _hook.generator_write(generator, _SUSPENDED if started else _CREATED, position, tuple(places), handled, _NOTHING,
-                          raised)
+    _hook.generator_write(generator, state, position, tuple(places), handled, _NOTHING, raised)
 
 
 def mark_running(generator: object) -> Any:
