@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
 
 from stator.code.instruction import Instruction
 from stator.interp.frame import NULL, Frame
@@ -41,14 +40,14 @@ def LOAD_SPECIAL(vm: VM, frame: Frame, instr: Instruction) -> None:
         vm.torch_state.note_block(method)
 
 
-def interpolation(instr: Instruction) -> Callable[..., Any]:
+def interpolation(instr: Instruction) -> Callable[..., object]:
     """BUILD_INTERPOLATION as a function of its operands."""
     make = importlib.import_module("string.templatelib").Interpolation
     conversion = (None, "s", "r", "a")[instr.arg >> 2]
     return lambda value, text, spec="": make(value, text, conversion, spec)
 
 
-def template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> Any:
+def template(strings: tuple[str, ...], interpolations: tuple[object, ...]) -> object:
     """BUILD_TEMPLATE: strings are one more than interpolations, which stand between them."""
     parts = [part for pair in zip(strings, interpolations, strict=False) for part in pair]
     return importlib.import_module("string.templatelib").Template(*parts, strings[-1])
