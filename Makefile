@@ -1,6 +1,6 @@
 # One obvious loop:  make demo | make test | make support | make check | make bench | make test-models | make clean
 #
-#   PYTHON   the interpreter the environment is made with (CPython 3.11 to 3.13)
+#   PYTHON   the interpreter the environment is made with (CPython 3.11 to 3.14)
 #   TORCH    what is installed when the environment has no torch yet: 2.15.0, or what pip takes
 #   VENV     where the environment lives; each PYTHON and TORCH given on the command line has one of its own
 #   JOBS     how many test processes run at once

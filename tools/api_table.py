@@ -249,7 +249,11 @@ COMPILER: dict[str, Probe | str] = {
     "set_stance": lambda: stance("force_eager"),
     "set_enable_guard_collectives": "torch's own: guards of torch's tracer",
     "cudagraph_mark_step_begin": lambda: torch.compiler.cudagraph_mark_step_begin() is None,  # type: ignore[func-returns-value]
+    "cudagraph_mark_warmup_incomplete": "torch's own: CUDA graphs of its Inductor",
     "load_compiled_function": saved_ahead,
+    "nonstrict_trace": lambda: with_helper(C.nonstrict_trace(lambda x: x.cos())) == 1,
+    "precompile": "torch's own: a module that captures ahead of time",
+    "PrecompileError": "torch's own: an error of torch.compiler.precompile",
     "wrap_numpy": lambda: torch.compiler.wrap_numpy(lambda x: x + 1)(ones()).tolist() == [2, 2],
     "is_compiling": lambda: torch.compile(lambda x: torch.compiler.is_compiling(), backend="eager")(ones()),
     "is_dynamo_compiling": lambda: torch.compile(lambda x: torch.compiler.is_dynamo_compiling(),

@@ -18,7 +18,7 @@ import sys
 import sysconfig
 
 OLDEST_PYTHON = (3, 11)
-FIRST_PYTHON_TOO_NEW = (3, 14)
+FIRST_PYTHON_TOO_NEW = (3, 15)
 OLDEST_TORCH = (2, 11)
 NEWEST_TESTED_TORCH = (2, 15)  # as in stator/host/installed_torch.py
 TORCH_REQUIREMENT = "torch>=%d.%d" % OLDEST_TORCH  # as in pyproject.toml

@@ -53,6 +53,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
+    "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14
+    "stator/code/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14
 }
 LONGEST_FILE = 500
 MOST_ATTRIBUTES = 15

@@ -32,7 +32,7 @@ runs. A cell is recorded by
 
 in an environment of its own (`.venv-3.13-torch-2.15.0`). `make test PYTHON=... TORCH=...` runs the whole suite there.
 
-- CPython 3.11 to 3.13. Another one is refused in one sentence; so is a free-threaded build.
+- CPython 3.11 to 3.14. Another one is refused in one sentence; so is a free-threaded build.
 - torch 2.11 or later. A torch newer than the table warns once at build and import, and is tried.
 - A core is built for one release of torch: `import stator` refuses another release in one sentence
   ([decision 0018](decisions/0018-wheels.md)).

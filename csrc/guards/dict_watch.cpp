@@ -9,7 +9,7 @@
 
 namespace stator {
 
-#if PY_VERSION_HEX >= 0x030C0000
+#if PY_VERSION_HEX >= 0x030C0000 && STATOR_DICT_VERSIONS
 
 namespace {
 

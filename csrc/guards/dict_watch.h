@@ -1,4 +1,4 @@
-// Dicts that tell when they are written to (CPython 3.12 and later).
+// Dicts that tell when they are written to (CPython 3.12 and 3.13; whether a told change has come is read off versions).
 //
 // In: dicts to watch, each under a number.  Out: the numbers of those that were written to since, and whether one has
 // died.  Where CPython has no dict watchers, or others have taken all of them, nothing can be watched.

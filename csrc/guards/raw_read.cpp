@@ -7,11 +7,11 @@
 #include <unordered_set>
 #include <utility>
 
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
-#error "stator supports CPython 3.11, 3.12 and 3.13"
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030F0000
+#error "stator supports CPython 3.11 to 3.14"
 #endif
 
-// Exported by 3.13 too, but declared only in its internal headers.
+// Exported by 3.13 and 3.14 too, but declared only in their internal headers.
 extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
 
 namespace stator {
@@ -25,7 +25,7 @@ std::unordered_set<PyTypeObject*> trusted_types;
 PyTypeObject* size_type = nullptr;
 PyTypeObject* device_type = nullptr;
 
-// struct _dictkeysobject of 3.11, 3.12 and 3.13 (see Include/internal/pycore_dict.h).
+// struct _dictkeysobject of 3.11 to 3.14 (see Include/internal/pycore_dict.h).
 struct DictKeys {
   Py_ssize_t refcount;
   uint8_t log2_size;
@@ -239,21 +239,32 @@ Found dict_lookup(PyObject* dict, PyObject* key, Py_hash_t hash, PyObject** valu
   return *value ? Found::yes : Found::no;
 }
 
-uint64_t dict_version(PyObject* dict) {
+namespace {
+
+// The word that a dict's version is in; nullptr where it has none: since 3.14, none has.
+const uint64_t* version_word([[maybe_unused]] PyObject* object) {
+#if STATOR_DICT_VERSIONS
+  auto* dict = reinterpret_cast<PyDictObject*>(object);
 #if PY_VERSION_HEX >= 0x030D0000
   // 3.13 writes attributes through to the values inside the object without touching the dict's version.
-  if (reinterpret_cast<PyDictObject*>(dict)->ma_values) return 0;
+  if (dict->ma_values) return nullptr;
 #endif
-#if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return &dict->ma_version_tag;
+#pragma GCC diagnostic pop
+#else
+  return nullptr;
 #endif
+}
+
+}  // namespace
+
+uint64_t dict_version(PyObject* dict) {
   // 3.12 and 3.13 keep a bit for each of eight watchers below the counter.
   constexpr uint64_t watchers = PY_VERSION_HEX >= 0x030C0000 ? 0xFF : 0;
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag & ~watchers;
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+  const uint64_t* word = version_word(dict);
+  return word ? *word & ~watchers : 0;
 }
 
 unsigned type_version(PyTypeObject* type) {
@@ -447,20 +458,10 @@ Ref trusted_attribute(PyObject* object, PyObject* name) {
   return result;
 }
 
-const uint64_t* dict_version_place(PyObject* dict) {
-  if (dict_version(dict) == 0) return nullptr;
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#endif
-  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
-}
+const uint64_t* dict_version_place(PyObject* dict) { return dict_version(dict) == 0 ? nullptr : version_word(dict); }
 
 const unsigned* type_version_place(PyTypeObject* type) {
-  // 3.11 to 3.13 write 0 to the tag when they take the version away.
+  // 3.11 to 3.14 write 0 to the tag when they take the version away.
   return type_version(type) != 0 ? &type->tp_version_tag : nullptr;
 }
 

@@ -11,6 +11,8 @@
 
 #include "ref.h"
 
+#define STATOR_DICT_VERSIONS (PY_VERSION_HEX < 0x030E0000)  // 3.14 took the counter out of dicts
+
 namespace stator {
 
 // Looks up the types this file trusts and checks CPython's dict layout.  False with an exception set.
@@ -21,7 +23,7 @@ enum class Found { yes, no, unknown };
 // A raw dict lookup with a known hash.  `unknown`: only the user's `__eq__` could tell.
 Found dict_lookup(PyObject* dict, PyObject* key, Py_hash_t hash, PyObject** value);
 
-// The version of a dict: changes with every modification, never repeats.  0: this dict has none.
+// The version of a dict: changes with every modification, never repeats.  0: this dict has none (3.14: none has).
 uint64_t dict_version(PyObject* dict);
 
 // The version of a type: as for dicts; 0 while the type has none.

@@ -24,29 +24,10 @@ as_generator(PyObject *object)
 static _PyInterpreterFrame *
 frame_of(PyGenObject *generator)
 {
+#if HAS_STACK_REFS
+    return &generator->gi_iframe;
+#else
     return (_PyInterpreterFrame *)generator->gi_iframe;
-}
-
-/* The code unit that runs next when the generator is resumed. */
-static int
-next_unit(_PyInterpreterFrame *frame)
-{
-    _Py_CODEUNIT *first = _PyCode_CODE(frame_code(frame));
-#if IS_3_11 || IS_3_12
-    return (int)(frame->prev_instr + 1 - first);
-#else
-    return (int)(frame->instr_ptr - first);
-#endif
-}
-
-static void
-set_next_unit(_PyInterpreterFrame *frame, int unit)
-{
-    _Py_CODEUNIT *first = _PyCode_CODE(frame_code(frame));
-#if IS_3_11 || IS_3_12
-    frame->prev_instr = first + unit - 1;
-#else
-    frame->instr_ptr = first + unit;
 #endif
 }
 
@@ -91,13 +72,17 @@ hook_generator_read(PyObject *module, PyObject *args)
         return Py_BuildValue("(i)", state);
     }
     _PyInterpreterFrame *frame = frame_of(generator);
-    PyObject *values = PyTuple_New(frame->stacktop);
+    PyObject *values = PyTuple_New(frame_size(frame));
     if (values == NULL) {
         return NULL;
     }
-    for (int i = 0; i < frame->stacktop; i++) {
-        PyObject *value = frame->localsplus[i];
-        PyTuple_SET_ITEM(values, i, Py_NewRef(value != NULL ? value : null));
+    for (int i = 0; i < frame_size(frame); i++) {
+        PyObject *value = slot_get(frame->localsplus[i]);
+        if (value == NULL && PyErr_Occurred()) {
+            Py_DECREF(values);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(values, i, value != NULL ? value : Py_NewRef(null));
     }
     PyObject *handled = generator->gi_exc_state.exc_value;
     return Py_BuildValue("(iOOiNO)", state, (PyObject *)frame_code(frame), frame->f_globals, next_unit(frame), values,
@@ -106,28 +91,38 @@ hook_generator_read(PyObject *module, PyObject *args)
 
 /* What was in the frame before is let go last, when the frame is whole again: finalizers may look at it. */
 static int
-replace_values(_PyInterpreterFrame *frame, PyObject *values, PyObject *null)
+replace_values(_PyInterpreterFrame *frame, PyObject *values, PyObject *null, PyObject *raised, int unit)
 {
-    int before = frame->stacktop;
+    int before = frame_size(frame);
     Py_ssize_t count = PyTuple_GET_SIZE(values);
     PyObject *old = PyList_New(0);
     if (old == NULL) {
         return -1;
     }
     for (int i = 0; i < before; i++) {
-        if (frame->localsplus[i] != NULL && PyList_Append(old, frame->localsplus[i]) < 0) {
+        PyObject *value = slot_get(frame->localsplus[i]);
+        int failed = value == NULL ? PyErr_Occurred() != NULL : PyList_Append(old, value) < 0;
+        Py_XDECREF(value);
+        if (failed) {
             Py_DECREF(old);
             return -1;
         }
     }
     for (int i = 0; i < before; i++) {
-        Py_CLEAR(frame->localsplus[i]);      /* `old` holds them */
+        slot_clear(&frame->localsplus[i]);      /* `old` holds them */
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = PyTuple_GET_ITEM(values, i);
-        frame->localsplus[i] = value == null ? NULL : Py_NewRef(value);
+        slot_put(&frame->localsplus[i], value == null ? NULL : Py_NewRef(value));
     }
-    frame->stacktop = (int)count;
+    for (Py_ssize_t i = 0; raised != NULL && i < PyTuple_GET_SIZE(raised); i++) {
+        Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(raised, i));
+        if (place >= 0 && place < count) {
+            slot_put_unit(&frame->localsplus[place], frame_code(frame), unit);
+        }
+    }
+    PyErr_Clear();
+    set_frame_size(frame, (int)count);
     Py_DECREF(old);
     return 0;
 }
@@ -135,10 +130,10 @@ replace_values(_PyInterpreterFrame *frame, PyObject *values, PyObject *null)
 PyObject *
 hook_generator_write(PyObject *module, PyObject *args)
 {
-    PyObject *object, *values, *handled, *null;
+    PyObject *object, *values, *handled, *null, *raised = NULL;
     int state, unit;
-    if (!PyArg_ParseTuple(args, "OiiO!OO:generator_write", &object, &state, &unit, &PyTuple_Type, &values, &handled,
-                          &null)) {
+    if (!PyArg_ParseTuple(args, "OiiO!OO|O!:generator_write", &object, &state, &unit, &PyTuple_Type, &values, &handled,
+                          &null, &PyTuple_Type, &raised)) {
         return NULL;
     }
     PyGenObject *generator = as_generator(object);
@@ -147,7 +142,7 @@ hook_generator_write(PyObject *module, PyObject *args)
     }
     _PyInterpreterFrame *frame = frame_of(generator);
     int now = state_of(generator);
-    if (now == OVER || (now == RUNNING && frame->stacktop < 0)) {
+    if (now == OVER || (now == RUNNING && frame_size(frame) < 0)) {
         PyErr_SetString(PyExc_ValueError, "generator_write(): the generator is over, or really runs");
         return NULL;
     }
@@ -159,7 +154,7 @@ hook_generator_write(PyObject *module, PyObject *args)
         return NULL;
     }
     generator->gi_frame_state = FRAME_EXECUTING;     /* nobody may resume it half written */
-    if (replace_values(frame, values, null) < 0) {
+    if (replace_values(frame, values, null, raised, unit) < 0) {
         generator->gi_frame_state = FRAME_CREATED;
         return NULL;
     }

@@ -106,7 +106,7 @@ bound_arguments(_PyInterpreterFrame *frame, PyCodeObject *code)
         return NULL;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyTuple_SET_ITEM(args, i, Py_NewRef(frame->localsplus[i]));
+        PyTuple_SET_ITEM(args, i, slot_get(frame->localsplus[i]));
     }
     return args;
 }

@@ -4,7 +4,8 @@
  * Out: the same iterator, standing there; what it draws from is not asked.
  *
  * The structs are private to CPython (Objects/enumobject.c, Objects/iterobject.c, Modules/itertoolsmodule.c,
- * Modules/_collectionsmodule.c, Modules/arraymodule.c, Objects/memoryobject.c); their beginnings are the same in 3.11, 3.12 and 3.13.
+ * Modules/_collectionsmodule.c, Modules/arraymodule.c, Objects/memoryobject.c); their
+ * beginnings are the same in 3.11 to 3.14.
  */
 #include "functions.h"
 

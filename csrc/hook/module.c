@@ -43,8 +43,9 @@ static PyMethodDef methods[] = {
      DOC("generator_read($module, generator, null, /)",
          "(state, code, globals, next unit, values, handled exception) of a generator that waits; else (state,).")},
     {"generator_write", hook_generator_write, METH_VARARGS,
-     DOC("generator_write($module, generator, state, unit, values, handled, null, /)",
-         "Make a generator that is not on the C stack stand there: 0 not started, 1 suspended, 2 seen as running.")},
+     DOC("generator_write($module, generator, state, unit, values, handled, null, raised=(), /)",
+         "Make a generator that is not on the C stack stand there: 0 not started, 1 suspended, 2 seen as running; "
+         "`raised`: indices of values that are the code unit which raised the exception above.")},
     {"move_enumerate", hook_move_enumerate, METH_VARARGS,
      DOC("move_enumerate($module, enumerate, index, /)", "Its next item has this number.")},
     {"move_slice", hook_move_slice, METH_VARARGS,

@@ -27,7 +27,8 @@ fill_fast_locals(PyFrameObject *frame, PyCodeObject *code, PyObject *locals)
         else {
             Py_XINCREF(value);
         }
-        Py_XSETREF(frame->f_frame->localsplus[i], value);
+        slot_clear(&frame->f_frame->localsplus[i]);
+        slot_put(&frame->f_frame->localsplus[i], value);
     }
     return 0;
 }
@@ -70,12 +71,7 @@ hook_set_lasti(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_IndexError, "set_lasti(): no such byte in the frame's code");
         return NULL;
     }
-    _Py_CODEUNIT *place = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
-#if IS_3_11 || IS_3_12
-    frame->f_frame->prev_instr = place;
-#else
-    frame->f_frame->instr_ptr = place;
-#endif
+    show_unit(frame->f_frame, offset / (int)sizeof(_Py_CODEUNIT));
     Py_RETURN_NONE;
 }
 

@@ -23,6 +23,7 @@ from .opcodes import (
     INTRINSICS_2,
     Operand,
 )
+from .opcodes_since_314 import COMMON_CONSTANTS, SPECIAL_NAMES, SPELLINGS, SUBSCRIPT
 
 
 class MalformedCode(Exception):
@@ -90,6 +91,8 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, i
         after = offset + 2 + 2 * opcode.caches
         instruction = Instruction(opcode.name, arg, None, index, offset, None if place == (None,) * 4 else place)
         _read_operand(instruction, opcode.operand, arg, after, code)
+        if opcode.name in SPELLINGS or opcode.name == "BINARY_OP" and arg == SUBSCRIPT:
+            instruction.opname = SPELLINGS.get(opcode.name, "BINARY_SUBSCR")
         instructions.append(instruction)
         for unit_offset in range(first, after, 2):
             index_of_offset[unit_offset] = index
@@ -139,6 +142,8 @@ _MEANINGS: dict[Operand, Callable[[int, CodeType], tuple[Any, bool]]] = {
     Operand.TRUTH_FLAG: lambda arg, code: (arg, bool(arg)),
     Operand.INTRINSIC_1: lambda arg, code: (INTRINSICS_1[arg], False),
     Operand.INTRINSIC_2: lambda arg, code: (INTRINSICS_2[arg], False),
+    Operand.COMMON_CONST: lambda arg, code: (COMMON_CONSTANTS[arg], False),
+    Operand.SPECIAL_NAME: lambda arg, code: (SPECIAL_NAMES[arg], False),
 }
 
 

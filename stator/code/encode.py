@@ -1,8 +1,9 @@
 """Write a code object.   instructions by index, exception table  ->  types.CodeType
 
-Bytes come from each instruction's opname, raw `arg`, `target` and `positions`, and from the exception table;
-`argval`, `offset`, `index` and `handler` are not read. What an instruction list cannot say (names, constants,
-flags) comes from a code object as a template, or from keyword arguments in the manner of `code.replace`.
+Bytes come from each instruction's opname, raw `arg`, `target` and `positions`, and from the exception table; an opcode
+that only a later version has (`written`) is kept for as long as the instruction has its meaning. `argval`, `offset`,
+`index` and `handler` are not read. What an instruction list cannot say (names, constants, flags) comes from a code
+object as a template, or from keyword arguments in the manner of `code.replace`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from types import CodeType
 from typing import Any
 
 from .instruction import CodeUnit, ExceptionEntry, Instruction, Positions
-from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, VERSION
+from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, VERSION, Opcode
+from .opcodes_since_314 import SPELLINGS, SUBSCRIPT
 from .stack_effects import max_depth
 
 
@@ -32,8 +34,9 @@ def encode_parts(template: CodeType, instructions: list[Instruction],
 
 def lay_out(instructions: list[Instruction]) -> tuple[list[int], list[int]]:
     """Each instruction's final argument, and its size in code units with prefixes and caches."""
-    arguments = [instruction.arg or 0 for instruction in instructions]
-    sizes = [_units(i.opname, argument) for i, argument in zip(instructions, arguments, strict=True)]
+    arguments = [SUBSCRIPT if SUBSCRIPT and instruction.opname == "BINARY_SUBSCR" else instruction.arg or 0
+                 for instruction in instructions]
+    sizes = [_units(i, argument) for i, argument in zip(instructions, arguments, strict=True)]
     jumps = [index for index, instruction in enumerate(instructions) if instruction.opname in JUMPS]
     # Jumps whose sizes depend on each other can settle in two ways, and CPython does not always take the
     # smaller one. The arguments an unedited list came with already fit, so they are tried first.
@@ -41,14 +44,14 @@ def lay_out(instructions: list[Instruction]) -> tuple[list[int], list[int]]:
     if all(arguments[index] == _distance(instructions, index, starts) for index in jumps):
         return arguments, sizes
     for index in jumps:
-        sizes[index] = _units(instructions[index].opname, 0)
+        sizes[index] = _units(instructions[index], 0)
     settled = False
     while not settled:  # sizes only grow from one round to the next, so the rounds end
         settled = True
         starts = _starts(sizes)
         for index in jumps:
             arguments[index] = _distance(instructions, index, starts)
-            size = _units(instructions[index].opname, arguments[index])
+            size = _units(instructions[index], arguments[index])
             if size > sizes[index]:
                 sizes[index] = size
                 settled = False
@@ -69,9 +72,14 @@ def _distance(instructions: list[Instruction], index: int, starts: list[int]) ->
     return distance
 
 
-def _units(opname: str, argument: int) -> int:
+def opcode_of(instruction: Instruction) -> Opcode:
+    own, written = instruction.opname, instruction.written
+    return BY_NAME[written if SPELLINGS.get(written) == own else own]
+
+
+def _units(instruction: Instruction, argument: int) -> int:
     """The size of an instruction with its EXTENDED_ARGs and caches."""
-    return (argument > 0xFF) + (argument > 0xFFFF) + (argument > 0xFFFFFF) + 1 + BY_NAME[opname].caches
+    return (argument > 0xFF) + (argument > 0xFFFF) + (argument > 0xFFFFFF) + 1 + opcode_of(instruction).caches
 
 
 def _starts(sizes: list[int]) -> list[int]:
@@ -82,7 +90,7 @@ def _starts(sizes: list[int]) -> list[int]:
 def _code_bytes(instructions: list[Instruction], arguments: list[int], sizes: list[int]) -> bytes:
     out = bytearray()
     for instruction, argument, size in zip(instructions, arguments, sizes, strict=True):
-        opcode = BY_NAME[instruction.opname]
+        opcode = opcode_of(instruction)
         for shift in range(8 * (size - 1 - opcode.caches), 0, -8):
             out += bytes((EXTENDED_ARG, argument >> shift & 0xFF))
         out += bytes((opcode.number, argument & 0xFF))

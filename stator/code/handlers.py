@@ -4,7 +4,8 @@ CPython adds handlers of its own: 3.12 wraps the body of a generator in one that
 and an inlined comprehension in one that puts its variables back.  Both raise again and are not counted.  A `with` block
 is known by the place of its `__exit__` on the value stack, an `except` clause by the global that it names; a `finally`
 block raises again; any other handler may end anything.  PUSH_EXC_INFO leaves the exception that was handled before on
-the stack, for POP_EXCEPT to put back; code that rebuilds a frame has to know these places.
+the stack, for POP_EXCEPT to put back; entering a handler may leave the place that raised, for RERAISE; code that
+rebuilds a frame has to know both.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from .flow import successors
 from .instruction import CodeUnit, ExceptionEntry
-from .opcodes import NO_FALLTHROUGH
+from .opcodes import EXIT_PLACES, NO_FALLTHROUGH
 from .stack_effects import depths, effect
 
 _PUTS_BACK = frozenset({"SWAP", "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "NOP"})
@@ -85,7 +86,7 @@ def _read(unit: CodeUnit, entry: ExceptionEntry) -> tuple[list[Catcher], int | N
     if body[first].opname == "COPY" and body[first + 1].opname == "POP_EXCEPT":  # a handler that raises leaves by it
         return [], first + 2
     if body[first + 1].opname == "WITH_EXCEPT_START":
-        return [Catcher(manager=entry.depth - 1)], next(i.index for i in body[first:] if i.opname == "RERAISE")
+        return [Catcher(entry.depth - EXIT_PLACES)], next(i.index for i in body[first:] if i.opname == "RERAISE")
     names, at = [], first + 1
     while body[at].opname == "LOAD_GLOBAL" and body[at + 1].opname == "CHECK_EXC_MATCH":
         names.append(Catcher(name=body[at].argval))
@@ -122,7 +123,12 @@ def saved_exceptions(unit: CodeUnit, index: int) -> Positions:
     return unit.analysis("saved_exceptions", _flow)[index]
 
 
-def _flow(unit: CodeUnit) -> list[Positions]:
+def raised_places(unit: CodeUnit, index: int) -> Positions:
+    """The positions that hold the code unit which raised, before instruction `index`."""
+    return unit.analysis("raised_places", lambda unit: _flow(unit, units=True))[index]
+
+
+def _flow(unit: CodeUnit, units: bool = False) -> list[Positions]:
     instructions, handlers, depth_at = unit.instructions, unit.handlers(), depths(unit)
     found: list[Positions | None] = [None] * len(instructions)
     pending: list[tuple[int, Positions]] = [(0, frozenset())] if instructions else []
@@ -134,8 +140,9 @@ def _flow(unit: CodeUnit) -> list[Positions]:
         instruction, depth, handler = instructions[index], depth_at[index], handlers[index]
         assert depth is not None
         if handler is not None:
-            pending.append((handler.target, _below(places, handler.depth)))
-        after = _after(instruction.opname, instruction.arg or 0, places, depth)
+            raised = _below(places, handler.depth) | ({handler.depth} if units and handler.lasti else set())
+            pending.append((handler.target, raised))
+        after = _after(instruction.opname, instruction.arg or 0, places, depth, units)
         if instruction.target is not None:
             pending.append((instruction.target, _below(after, depth + effect(instruction, True))))
         if instruction.opname not in NO_FALLTHROUGH and index + 1 < len(instructions):
@@ -147,10 +154,10 @@ def _below(places: Positions, depth: int) -> Positions:
     return frozenset(place for place in places if place < depth)
 
 
-def _after(opname: str, arg: int, places: Positions, depth: int) -> Positions:
+def _after(opname: str, arg: int, places: Positions, depth: int, units: bool) -> Positions:
     """Positions after an instruction that moves values; `_below` drops those that it pops."""
     top = depth - 1
-    if opname == "PUSH_EXC_INFO":
+    if opname == "PUSH_EXC_INFO" and not units:
         return places | {top}
     if opname == "COPY":
         return places | {depth} if depth - arg in places else places

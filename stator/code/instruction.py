@@ -39,10 +39,11 @@ class Instruction:
     them for the 3.13 superinstructions), an operator symbol, an intrinsic's name, a target index, or `arg`
     itself. `flag` is the bit that rides along with it: "push NULL" of LOAD_GLOBAL, "method" of LOAD_ATTR and
     LOAD_SUPER_ATTR (whose second bit, two-argument super, stays in `arg & 2`), "coerce to bool" of COMPARE_OP
-    on 3.13, "inverted" of IS_OP and CONTAINS_OP.
+    since 3.13, "inverted" of IS_OP and CONTAINS_OP. `written` is the opcode in the bytes, which may stand for `opname`.
     """
 
-    __slots__ = ("opname", "arg", "argval", "index", "offset", "line", "positions", "target", "handler", "flag")
+    __slots__ = ("opname", "arg", "argval", "index", "offset", "line", "positions", "target", "handler", "flag",
+                 "written")
 
     def __init__(self, opname: str, arg: int | None = None, argval: Any = None, index: int = -1,
                  offset: int = -1, positions: Positions | None = None, target: int | None = None,
@@ -57,10 +58,13 @@ class Instruction:
         self.target: Any = target  # an index; None where the opcode does not jump
         self.handler = handler
         self.flag = flag
+        self.written = opname
 
     def copy(self) -> Instruction:
-        return Instruction(self.opname, self.arg, self.argval, self.index, self.offset, self.positions,
+        made = Instruction(self.opname, self.arg, self.argval, self.index, self.offset, self.positions,
                            self.target, self.handler, self.flag)
+        made.written = self.written
+        return made
 
     def __repr__(self) -> str:
         where = "" if self.line is None else f" line {self.line}"

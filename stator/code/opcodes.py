@@ -1,7 +1,7 @@
 """Opcodes of the running CPython.   opcode/dis tables  ->  names, operand kinds, cache sizes, jumps
 
-Differences of opcodes between CPython 3.11, 3.12 and 3.13 are in this module and in `stack_effects`; the rest of the
-package, and all of Stator above it, uses names.
+Differences of opcodes between CPython 3.11, 3.12, 3.13 and 3.14 are in this module and in `stack_effects`; the rest of
+the package, and all of Stator above it, uses names. Opcodes for speed alone: `opcodes_since_314`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import sys
 from enum import IntEnum
 from typing import NamedTuple
 
-if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-    raise ImportError(f"stator.code reads CPython 3.11 to 3.13 bytecode, not {sys.version.split()[0]}")
+from .opcodes_since_314 import SPELLINGS, SUBSCRIPT
+
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):
+    raise ImportError(f"stator.code reads CPython 3.11 to 3.14 bytecode, not {sys.version.split()[0]}")
 
 VERSION: tuple[int, int] = sys.version_info[:2]
 ONE_DICT_OF_LOCALS = VERSION < (3, 13)  # locals() fills one dict of the frame again; since then each call makes one
 
 # Pseudo opcodes (256 and up) exist only inside the compiler; INSTRUMENTED_* and the specialised forms only
 # in a running code object's private buffer. `co_code` shows neither, so neither is an opcode here.
-ALL_OPNAMES: frozenset[str] = frozenset(
+WRITTEN_OPNAMES: frozenset[str] = frozenset(
     name for name, code in dis.opmap.items() if code < 256 and not name.startswith("INSTRUMENTED_"))
+ALL_OPNAMES: frozenset[str] = (WRITTEN_OPNAMES - SPELLINGS.keys()) | ({"BINARY_SUBSCR"} if SUBSCRIPT else set())
 
 # Opcodes that `decode` folds away or that CPython keeps for itself: no decoded Instruction carries one.
 FOLDED_OPNAMES: frozenset[str] = frozenset({"CACHE", "EXTENDED_ARG"})
@@ -48,6 +51,8 @@ class Operand(IntEnum):
     JUMP_FORWARD = 12
     JUMP_BACKWARD = 13
     TRUTH_FLAG = 14  # IS_OP, CONTAINS_OP: the argument is "inverted"
+    COMMON_CONST = 15  # one of a few builtins
+    SPECIAL_NAME = 16  # one of a few dunder names
 
 
 class Opcode(NamedTuple):
@@ -79,12 +84,18 @@ else:
 #   LOOP_END_SKIP   what an exhausted FOR_ITER, having popped its iterator, skips at its target
 #   SEND_KEEPS      whether the end of a delegation leaves the delegate under its result, for END_SEND
 #   NULL_LAST       whether the NULL of a call without a receiver is pushed after the callable
-LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = {
-    (3, 11): (0, False, False), (3, 12): (1, True, False), (3, 13): (2, True, True)}[VERSION]
+#   TAGGED_PLACES   whether the place that raised, which RERAISE goes back to, is no object on the stack
+#   EXIT_PLACES     how many places the `__exit__` of a `with` block takes, itself below its receiver
+LOOP_END_SKIP, SEND_KEEPS, NULL_LAST, TAGGED_PLACES, EXIT_PLACES = {
+    (3, 11): (0, False, False, False, 1), (3, 12): (1, True, False, False, 1), (3, 13): (2, True, True, False, 1),
+    (3, 14): (2, True, True, True, 2)}[VERSION]
 
-SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"}
+SLOT_PAIRS: frozenset[str] = WRITTEN_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
+                                                "LOAD_FAST_BORROW_LOAD_FAST_BORROW"}
 
-JUMPS: frozenset[str] = frozenset(dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES
+# The distance that 3.14's END_ASYNC_FOR has is for those who count branches: it jumps nowhere.
+JUMPS: frozenset[str] = frozenset(
+    dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES - {"END_ASYNC_FOR"}
 BACKWARD_JUMPS: frozenset[str] = frozenset(name for name in JUMPS if "BACKWARD" in name)
 UNCONDITIONAL_JUMPS: frozenset[str] = JUMPS & {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 # Control never reaches the next instruction: it leaves the frame or goes to a handler.
@@ -103,7 +114,8 @@ def _operand(name: str, code: int) -> Operand:
     special = {**FLAGGED_NAMES, **dict.fromkeys(SLOT_PAIRS, Operand.SLOT_PAIR), "KW_NAMES": Operand.CONST,
                "COMPARE_OP": Operand.COMPARE, "BINARY_OP": Operand.BINARY,
                "CALL_INTRINSIC_1": Operand.INTRINSIC_1, "CALL_INTRINSIC_2": Operand.INTRINSIC_2,
-               "IS_OP": Operand.TRUTH_FLAG, "CONTAINS_OP": Operand.TRUTH_FLAG}
+               "IS_OP": Operand.TRUTH_FLAG, "CONTAINS_OP": Operand.TRUTH_FLAG, "LOAD_SMALL_INT": Operand.NUMBER,
+               "LOAD_COMMON_CONSTANT": Operand.COMMON_CONST, "LOAD_SPECIAL": Operand.SPECIAL_NAME}
     if name in special:
         return special[name]
     if name in JUMPS:
@@ -117,7 +129,7 @@ def _operand(name: str, code: int) -> Operand:
 
 def _cache_entries(name: str, code: int) -> int:
     entries = cpython_opcode._inline_cache_entries  # type: ignore[attr-defined]
-    if VERSION == (3, 13):
+    if VERSION >= (3, 13):
         return int(entries.get(name, 0))  # keyed by name since 3.13, a list by number before
     return int(entries[code])
 
@@ -125,7 +137,8 @@ def _cache_entries(name: str, code: int) -> int:
 BY_NAME: dict[str, Opcode] = {
     name: Opcode(name, number, _operand(name, number), _cache_entries(name, number))
     for name, number in sorted(dis.opmap.items())
-    if name in ALL_OPNAMES
+    if name in WRITTEN_OPNAMES
 }
+BY_NAME |= {"BINARY_SUBSCR": BY_NAME["BINARY_OP"]._replace(operand=Operand.NUMBER)} if SUBSCRIPT else {}
 BY_NUMBER: tuple[Opcode | None, ...] = tuple(BY_NAME.get(dis.opname[code]) for code in range(256))
 EXTENDED_ARG: int = dis.opmap["EXTENDED_ARG"]

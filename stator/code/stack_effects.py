@@ -52,6 +52,8 @@ _ALL_VERSIONS = """
     BINARY_OP BINARY_SUBSCR COMPARE_OP IS_OP CONTAINS_OP CALL_INTRINSIC_2 FORMAT_WITH_SPEC: left right -- result
     BINARY_SLICE: container start stop -- result
     FORMAT_VALUE: value spec*(oparg>>2&1) -- text
+    BUILD_INTERPOLATION: value text spec*(oparg&1) -- interpolation
+    BUILD_TEMPLATE: strings interpolations -- template
 
     BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_STRING: values*oparg -- made
     BUILD_MAP: keys_and_values*(2*oparg) -- made
@@ -72,8 +74,13 @@ _ALL_VERSIONS = """
     YIELD_VALUE: value -- sent
     SEND: receiver value -- receiver result
 
+    CALL: callable self_or_null args*oparg -- result
+    CALL_KW: callable self_or_null args*oparg names -- result
     CALL_FUNCTION_EX: null callable args kwargs*(oparg&1) -- result
+    LOAD_ATTR: owner -- value self_or_null*(oparg&1)
+    LOAD_SPECIAL: owner -- method self_or_null
     LOAD_SUPER_ATTR: super class self -- value self_or_null*(oparg&1)
+    MAKE_FUNCTION: code -- function
     SET_FUNCTION_ATTRIBUTE: value function -- function
     IMPORT_NAME: level fromlist -- module
     IMPORT_FROM: module -- module value
@@ -93,6 +100,7 @@ _ALL_VERSIONS = """
     EXIT_INIT_CHECK: none --
     GET_ANEXT: iterator -- iterator awaitable
     FOR_ITER: iterator -- iterator value
+    END_FOR: sentinel --
 
     GET_LEN: subject -- subject length
     MATCH_MAPPING MATCH_SEQUENCE: subject -- subject matched
@@ -103,24 +111,20 @@ _ALL_VERSIONS = """
 _BY_VERSION = {
     (3, 11): """
         PRECALL: --
-        CALL: callable self_or_null args*oparg -- result
         LOAD_ATTR: owner -- value
         MAKE_FUNCTION: extras*((oparg&15).bit_count()) code -- function
         FOR_ITER: iterator -- iterator value; jump: --
         SEND: receiver value -- receiver result; jump: result
     """,
     (3, 12): """
-        CALL: callable self_or_null args*oparg -- result
-        LOAD_ATTR: owner -- value self_or_null*(oparg&1)
         MAKE_FUNCTION: extras*((oparg&15).bit_count()) code -- function
         END_FOR: iterator sentinel --
     """,
-    (3, 13): """
-        CALL: callable self_or_null args*oparg -- result
-        CALL_KW: callable self_or_null args*oparg names -- result
-        LOAD_ATTR: owner -- value self_or_null*(oparg&1)
-        MAKE_FUNCTION: code -- function
-        END_FOR: sentinel --
+    (3, 13): "",
+    (3, 14): """
+        CALL_FUNCTION_EX: callable null args kwargs_or_null -- result
+        BUILD_SLICE: values*oparg -- made
+        RETURN_VALUE: value -- result
     """,
 }
 

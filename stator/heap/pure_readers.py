@@ -46,6 +46,11 @@ def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
     return parts[0], parts[1], parts[2] if len(parts) > 2 else None
 
 
+def readable(*classes: type) -> frozenset[type]:
+    """Those of the classes of iterators that `reduced` tells the parts of: since 3.14, none of itertools."""
+    return frozenset(cls for cls in classes if cls.__reduce__ is not object.__reduce__)
+
+
 def set_state(iterator: Any, state: Any) -> None:
     """Make a C iterator stand where `reduced` has told that another one stood."""
     _hook.quietly(iterator.__setstate__, state)

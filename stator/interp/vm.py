@@ -35,7 +35,7 @@ from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
 from stator.interp.objects import attributes, descriptors
 from stator.interp.objects.descriptors import call_special
-from stator.interp.opcodes import exception_opcodes, opcodes_since_312, opcodes_since_313  # noqa: F401  (register all)
+from stator.interp.opcodes import exception_opcodes, opcodes_since_312, opcodes_since_313, opcodes_since_314  # noqa: F401  (register all)
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)

@@ -65,6 +65,7 @@ for name in torch.return_types.all_return_types if hasattr(torch.return_types, "
     row.pure(name, "__new__", calls_back=True, fresh=None)
 row.pure(torch.Size, "numel __reduce__", fresh=None)
 row.deep(torch.Size, "__repr__", formats=True)
+row.deep(torch.Size, f"{row.COMPARISONS} __hash__", calls_back=True, compares=True)  # a tuple's, before Python 3.14
 row.pure(C, "finfo iinfo device", calls_back=True)
 for owner in (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo):
     row.pure(owner, f"__new__ {row.COMPARISONS}", calls_back=True)

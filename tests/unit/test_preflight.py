@@ -44,13 +44,13 @@ def test_this_machine_can_build():
     assert run("tools/preflight.py").returncode == 0
 
 
-@pytest.mark.parametrize("version", [(3, 10, 13), (3, 14, 0), (2, 7, 18), (4, 0, 0)])
+@pytest.mark.parametrize("version", [(3, 10, 13), (3, 15, 0), (2, 7, 18), (4, 0, 0)])
 def test_unsupported_python(version: tuple[int, int, int]):
     said = preflight.interpreter_problem(version, False, "linux")
-    assert said is not None and f"Python {version[0]}.{version[1]} " in said and "3.11 to 3.13" in said
+    assert said is not None and f"Python {version[0]}.{version[1]} " in said and "3.11 to 3.14" in said
 
 
-@pytest.mark.parametrize("version", [(3, 11, 0), (3, 12, 1), (3, 13, 0)])
+@pytest.mark.parametrize("version", [(3, 11, 0), (3, 12, 1), (3, 13, 0), (3, 14, 4)])
 def test_supported_python(version: tuple[int, int, int]):
     assert preflight.interpreter_problem(version, False, "linux") is None
 

@@ -17,16 +17,16 @@ from stator.emit.services import Rebuilder
 from stator.heap.adopt.outside_sets import is_under_way
 from stator.heap.iterators import outside_iterators
 from stator.heap.iterators.peekable_iterators import TEE_DATA
-from stator.heap.pure_readers import container_behind, reduced, set_state
+from stator.heap.pure_readers import container_behind, readable, reduced, set_state
 from stator.heap.tracker import VariableTracker
 from stator.interp.frame import UNBOUND, add_entries
 from stator.interp.generators.generators import finish, mark_running, new_generator, stand
 
 SET_ITERATOR: type = type(iter(set()))
 VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
-_REBUILT = outside_iterators.ADOPTED | {
+_REBUILT = outside_iterators.ADOPTED | readable(
     itertools.cycle, itertools.product, itertools.permutations, itertools.combinations, TEE_DATA, operator.attrgetter,
-    itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller}
+    itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller)
 
 
 def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:

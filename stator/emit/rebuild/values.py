@@ -329,8 +329,10 @@ class Rebuilder:
         name = self.variable(value, value.__name__, f"{make}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
         self.writer.line(f"{name}.__qualname__ = {value.__qualname__!r}")
         own_doc = value.__doc__ == (value.__code__.co_consts[0] if value.__code__.co_consts else None)
-        set_later = {"__kwdefaults__": bool(value.__kwdefaults__), "__annotations__": bool(value.__annotations__),
-                     "__doc__": not own_doc, "__module__": value.__module__ != value.__globals__.get("__name__"),
+        set_later = {"__annotate__": (computed := getattr(value, "__annotate__", None) is not None),  # since 3.14
+                     "__annotations__": not computed and bool(value.__annotations__), "__doc__": not own_doc,
+                     "__kwdefaults__": bool(value.__kwdefaults__),
+                     "__module__": value.__module__ != value.__globals__.get("__name__"),
                      "__type_params__": bool(getattr(value, "__type_params__", ()))}  # since 3.12
         for key in (key for key, differs in set_later.items() if differs):
             self.writer.line(f"{name}.{key} = {self.value(getattr(value, key))}")

@@ -19,6 +19,7 @@ from stator.code.stack_effects import pops
 from stator.emit.resume.native_step import SlotKind
 from stator.interp.frame import NULL
 from stator.interp.objects.operators import BINARY, COMPARE, UNARY
+from stator.interp.opcodes.opcodes_since_314 import interpolation, refusal, template
 
 V, N = SlotKind.VALUE, SlotKind.NULL
 _CALLABLE = (V, N) if NULL_LAST else (N, V)  # something to call, without a receiver
@@ -118,6 +119,7 @@ _VALUES: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
     "CALL_INTRINSIC_1": lambda i: intrinsic(i.argval), "CALL_INTRINSIC_2": lambda i: intrinsic(i.argval),
     "CONVERT_VALUE": lambda i: (str, repr, ascii)[(i.arg or 1) - 1], "FORMAT_VALUE": _format,
     "FORMAT_SIMPLE": lambda i: format, "FORMAT_WITH_SPEC": lambda i: format,
+    "BUILD_INTERPOLATION": interpolation, "BUILD_TEMPLATE": lambda i: template,
 }
 # Instructions that leave nothing on the stack.
 _STATEMENTS: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
@@ -162,7 +164,7 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any
 def _call_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, (args, *kwargs) = _function_of(operands)
-        return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
+        return 0, [invoke(function, *args, **(kwargs[0] if kwargs and kwargs[0] is not NULL else {}))]
     return _step(instr, run)
 
 
@@ -250,19 +252,27 @@ def _unpack(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, A
 
 def _before_with(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        enter = _special(operands[0], "__enter__", "")
-        leave = _special(operands[0], "__exit__", " (missed __exit__ method)")
+        text = f"'{type(operands[0]).__name__}' object does not support the context manager protocol"
+        enter = _special(operands[0], "__enter__", text)
+        leave = _special(operands[0], "__exit__", f"{text} (missed __exit__ method)")
         return 0, [leave, enter()]
     return _step(instr, run, (V, V))
 
 
-def _special(obj: object, name: str, missed: str) -> Any:
+def _load_special(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        cls, name = type(operands[0]), instr.argval
+        return 0, [_special(operands[0], name, refusal(cls, name, {*dir(cls)}.__contains__))]
+    return _step(instr, run, _CALLABLE)
+
+
+def _special(obj: object, name: str, text: str) -> Any:
     cls = type(obj)
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
             return found.__get__(obj, cls) if hasattr(type(found), "__get__") else found
-    raise TypeError(f"'{cls.__name__}' object does not support the context manager protocol{missed}")
+    raise TypeError(text)
 
 
 def _build(make: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -288,6 +298,7 @@ _PLANNERS: dict[str, Any] = {
     "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),
     "JUMP_IF_FALSE_OR_POP": _jump_if(False, keeps=True), "JUMP_IF_TRUE_OR_POP": _jump_if(True, keeps=True),
     "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack, "BEFORE_WITH": _before_with,
+    "LOAD_SPECIAL": _load_special,
     "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True))),
     # As displays do it, which refuse other things than the methods, and with other messages.
     "LIST_EXTEND": _extend(lambda made, value: made.extend([*value])), "SET_UPDATE": _extend(set.update),

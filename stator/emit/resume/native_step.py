@@ -18,8 +18,9 @@ from typing import Any
 
 from stator.code.decode import decode
 from stator.code.encode import encode_parts
+from stator.code.handlers import raised_places
 from stator.code.instruction import ExceptionEntry, Instruction
-from stator.code.opcodes import BY_NAME, Operand
+from stator.code.opcodes import BY_NAME, TAGGED_PLACES, Operand
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import NULL, UNBOUND, Raised, SavedExc
 from stator.interp.generators.generators import code_of, finish, mark_running, new_generator, stand, standing
@@ -176,6 +177,8 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
     unit = decode(code)
     shift = 0 if code.co_nlocals else 1  # the list needs a local slot of its own
     body = [_shifted(instruction, shift) for instruction in unit.instructions]
+    for instruction in body if TAGGED_PLACES and raised_places(unit, index) else ():  # which no prologue can push
+        instruction.arg = 0 if instruction.opname == "RERAISE" else instruction.arg
     consts = list(code.co_consts)
     prologue: list[Instruction] = []
     if code.co_freevars:

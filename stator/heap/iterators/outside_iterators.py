@@ -19,7 +19,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.pure_readers import DICT_VIEWS, container_behind, reduced, set_state
+from stator.heap.pure_readers import DICT_VIEWS, container_behind, readable, reduced, set_state
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.value_kinds import is_a
@@ -39,15 +39,15 @@ POSITIONED: frozenset[type] = frozenset({
 # Those that ask objects of the program for their items, and let go of them at the end.
 ASKING: frozenset[type] = frozenset({type(iter(_ByIndex())), type(iter(int, 0))})
 # Iterators without a state of their own, beside that of the iterators they draw from.
-STATELESS: frozenset[type] = frozenset({zip, map, filter, itertools.starmap, itertools.filterfalse, itertools.compress,
-                                        itertools.zip_longest})
+STATELESS: frozenset[type] = readable(zip, map, filter, itertools.starmap, itertools.filterfalse, itertools.compress,
+                                      itertools.zip_longest)
 # Iterators that count, and are moved on by their own `__next__`.
-COUNTING: frozenset[type] = frozenset({itertools.count, itertools.repeat})
+COUNTING: frozenset[type] = readable(itertools.count, itertools.repeat)
 # Iterators that count what they take from others, and are moved without asking those.
-NUMBERING: frozenset[type] = frozenset({enumerate, itertools.islice})
+NUMBERING: frozenset[type] = readable(enumerate, itertools.islice)
 # Iterators whose `__setstate__` takes what `__reduce__` gives.
-STATEFUL: frozenset[type] = frozenset({itertools.chain, itertools.takewhile, itertools.dropwhile, itertools.accumulate,
-                                       itertools.groupby})
+STATEFUL: frozenset[type] = readable(itertools.chain, itertools.takewhile, itertools.dropwhile, itertools.accumulate,
+                                     itertools.groupby)
 
 WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     type(iter({})): ("iter({})", iter),

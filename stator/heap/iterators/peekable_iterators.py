@@ -21,7 +21,7 @@ from typing import Any
 from stator import _core, _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.pure_readers import bytes_of, container_behind, reduced, set_state
+from stator.heap.pure_readers import bytes_of, container_behind, readable, reduced, set_state
 from stator.heap.raw_access import raw_members
 from stator.heap.services import Heap
 from stator.heap.tracker import NO_KEY, Box, ShadowKind, VariableTracker, is_current
@@ -29,8 +29,8 @@ from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, Source
 
 _TEE: type = type(itertools.tee([])[0])
-TEE_DATA: type = type(reduced(itertools.tee([])[0])[2][0])
-AHEAD: frozenset[type] = frozenset({itertools.pairwise, _TEE})
+TEE_DATA: type = getattr(itertools, "_tee_dataobject")
+AHEAD: frozenset[type] = readable(_TEE) | {itertools.pairwise}
 
 
 def ahead_of(iterator: object) -> tuple[list[Any], Any, bool]:
@@ -59,8 +59,8 @@ _LISTED: frozenset[type] = frozenset(map(type, (
 _DEQUES: frozenset[type] = frozenset({type(iter(collections.deque())), type(reversed(collections.deque()))})
 _ARRAY = type(iter(array.array("i")))
 _MEMORY: type = type(iter(memoryview(b"")))
-POOLS: frozenset[type] = frozenset({itertools.product, itertools.permutations, itertools.combinations,
-                                    itertools.combinations_with_replacement})
+POOLS: frozenset[type] = readable(itertools.product, itertools.permutations, itertools.combinations,
+                                  itertools.combinations_with_replacement)
 COPIED = _LISTED | _DEQUES | POOLS | {_ARRAY, _MEMORY}
 
 
@@ -135,7 +135,7 @@ _RANGE, _LONG_RANGE = type(iter(range(0))), type(iter(range(1 << 70)))
 SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
 _TEXTS = frozenset({type(iter("")), type(iter("\u0100")), type(iter(b""))})
 COMPOSITES = frozenset({enumerate, zip, itertools.pairwise})
-ENDLESS = frozenset({itertools.cycle})
+ENDLESS = readable(itertools.cycle)
 
 
 def is_upcoming(iterator: object) -> bool:
@@ -158,10 +158,10 @@ def is_upcoming(iterator: object) -> bool:
         return sys.getrefcount(inner[0]) <= 3 and type(inner[0]) in SEQUENCES | _TEXTS \
             and bool(remaining(inner[0]) or state[0])
     if cls is zip:
-        _, inner, state = reduced(iterator)
-        # Its tuple is held by it, here, and as an argument: by more, where somebody else has reduced it.
-        return state is None and (sys.getrefcount(inner) == 3 or not inner) \
-            and all(sys.getrefcount(inner[i]) == 2 and is_upcoming(inner[i]) for i in range(len(inner)))
+        parts = reduced(iterator)
+        # Its tuple is held by it, by the parts, and as an argument: by more, where somebody else has reduced it.
+        return parts[2] is None and (sys.getrefcount(parts[1]) == 3 or not parts[1]) \
+            and all(sys.getrefcount(parts[1][i]) == 2 and is_upcoming(parts[1][i]) for i in range(len(parts[1])))
     return False
 
 

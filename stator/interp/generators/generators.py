@@ -22,7 +22,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
-from stator.code.handlers import saved_exceptions
+from stator.code.handlers import raised_places, saved_exceptions
 from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
 from stator.heap.tracker import Box, VariableTracker, unbox
@@ -301,8 +301,9 @@ def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[st
         places.append(next(given))
         if kind == "exc_info":
             handled = next(given)
-    position = unit.instructions[index].offset // 2
-    _hook.generator_write(generator, _SUSPENDED if started else _CREATED, position, tuple(places), handled, _NOTHING)
+    position, state = unit.instructions[index].offset // 2, _SUSPENDED if started else _CREATED
+    raised = tuple(unit.nlocalsplus + place for place in raised_places(unit, index))
+    _hook.generator_write(generator, state, position, tuple(places), handled, _NOTHING, raised)
 
 
 def mark_running(generator: object) -> Any:

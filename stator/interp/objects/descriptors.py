@@ -349,6 +349,7 @@ def guard_member(vm: VM, cls: type, name: str) -> None:
         guard_field(vm, cls, "__bases__")
     elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__"):
         own = type.__dict__["__dict__"].__get__(cls)
+        name = "__annotations_cache__" if name == "__annotations__" and "__annotations_cache__" in own else name  # 3.14
         if name == "__annotations__" and name not in own:
             raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
         if name in own:

@@ -12,6 +12,7 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.opcodes_since_314 import NOT_A_CONTAINER
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import Box, ShadowKind
@@ -218,7 +219,7 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) 
     if operators.is_python_level(method):
         return operators.call_slot(vm, method, (container, item), AsBool(invert, cont))
     if method is MISSING:
-        text = f"argument of type '{name_in_errors(cls)}' is not iterable"
+        text = NOT_A_CONTAINER.replace("'object'", f"'{name_in_errors(cls)}'")
         if not vm.is_iterable(container):
             raise Raised(TypeError(text))
         # An iterator stands behind what was found.

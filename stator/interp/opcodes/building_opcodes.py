@@ -194,8 +194,10 @@ def make_function(vm: VM, frame: Frame, code: types.CodeType, closure: Any) -> t
 
 
 def set_attribute(function: types.FunctionType, flag: int, value: Any) -> None:
-    """Set annotations, keyword defaults or defaults: the flags 4, 2, 1 of MAKE_FUNCTION."""
-    if flag == 4:
+    """Set `__annotate__`, annotations, keyword defaults or defaults: the flags 16, 4, 2, 1 of MAKE_FUNCTION."""
+    if flag == 16:
+        setattr(function, "__annotate__", value)
+    elif flag == 4:
         function.__annotations__ = dict(zip(value[::2], value[1::2], strict=True)) if is_a(value, tuple) else value
     elif flag == 2:
         function.__kwdefaults__ = value

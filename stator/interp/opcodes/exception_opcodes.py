@@ -7,9 +7,10 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.code.instruction import Instruction
+from stator.code.opcodes import EXIT_PLACES
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a, name_in_errors
-from stator.interp.frame import Continuation, Frame, Raised, SavedExc
+from stator.interp.frame import NULL, Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_class
 from stator.interp.machine import op, ops
 from stator.interp.objects.attributes import load_attr
@@ -176,8 +177,9 @@ def begin_with(vm: VM, frame: Frame, prefix: str, protocol: str) -> None:
 
 @op
 def WITH_EXCEPT_START(vm: VM, frame: Frame, instr: Instruction) -> None:
-    leave, exc = frame.stack[-4], frame.stack[-1]
-    vm.call(leave, (type(exc), exc, vm.traceback_of(exc)))
+    leave, exc = frame.stack[-3 - EXIT_PLACES], frame.stack[-1]
+    receiver = frame.stack[-4:-3] if EXIT_PLACES == 2 and frame.stack[-4] is not NULL else ()
+    vm.call(leave, (*receiver, type(exc), exc, vm.traceback_of(exc)))
 
 
 def _is_collection(vm: VM, value: object, flag: int) -> bool:

@@ -257,11 +257,11 @@ def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | N
 @op
 def CALL_FUNCTION_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack = frame.stack
-    named = instr.arg & 1
+    named = 1 if instr.arg is None else instr.arg & 1  # since 3.14 keywords or NULL
     if vm.is_python_iterable(stack[-1 - named]):
         return vm.call_own(iteration.listed, (stack.pop(-1 - named),), iteration.Again(named))
     kwargs = stack.pop() if named else None
-    args = stack.pop()
+    kwargs, args = None if kwargs is NULL else kwargs, stack.pop()
     second, first = stack.pop(), stack.pop()
     function = second if first is NULL else first
     if kwargs is not None:

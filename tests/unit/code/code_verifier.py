@@ -8,16 +8,17 @@ from __future__ import annotations
 from types import CodeType
 
 from stator.code.decode import MalformedCode, decode
-from stator.code.encode import encode_parts
+from stator.code.encode import encode_parts, opcode_of
 from stator.code.instruction import CodeUnit, Instruction
-from stator.code.opcodes import BACKWARD_JUMPS, BY_NAME, DECODED_OPNAMES, JUMPS, VERSION, Operand
+from stator.code.opcodes import BACKWARD_JUMPS, DECODED_OPNAMES, JUMPS, VERSION, Operand
 from stator.code.stack_effects import effect, flow_depths
 
 _NAME_SHIFT = {Operand.NAME: 0, Operand.NAME_FLAG1: 1, Operand.NAME_FLAG2: 2}
 # Pairs that CPython takes on trust. A suspended generator looks for the RESUME after its YIELD_VALUE to see
-# whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13) unread.
+# whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13, 3.14) unread.
 FOLLOWED_BY: dict[str, str] = {"YIELD_VALUE": "RESUME", **{
-    (3, 11): {"PRECALL": "CALL"}, (3, 12): {}, (3, 13): {"END_FOR": "POP_TOP"}}[VERSION]}
+    (3, 11): {"PRECALL": "CALL"}, (3, 12): {}, (3, 13): {"END_FOR": "POP_TOP"},
+    (3, 14): {"END_FOR": "POP_TOP"}}[VERSION]}
 JUMPS_ONTO: dict[str, str] = {} if VERSION == (3, 11) else {"FOR_ITER": "END_FOR"}
 
 
@@ -81,7 +82,7 @@ def _operand_problems(index: int, instruction: Instruction, unit: CodeUnit) -> l
         if (target <= index) != (opname in BACKWARD_JUMPS):
             return [f"instruction {index}: {opname} jumps the wrong way to {target}"]
         return []
-    operand = BY_NAME[opname].operand
+    operand = opcode_of(instruction).operand
     if operand in _NAME_SHIFT and arg >> _NAME_SHIFT[operand] >= len(code.co_names):
         name = arg >> _NAME_SHIFT[operand]
         return [f"instruction {index}: {opname} uses {name} of {len(code.co_names)} names"]

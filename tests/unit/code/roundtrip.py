@@ -82,11 +82,11 @@ def differences_from_dis(code: CodeType) -> list[str]:
     theirs = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")]
     if len(ours) != len(theirs):
         return [f"{len(ours)} instructions, dis has {len(theirs)}"]
-    jumps = set(dis.hasjrel) | set(dis.hasjabs)
+    jumps = {code for code in [*dis.hasjrel, *dis.hasjabs] if dis.opname[code] != "END_ASYNC_FOR"}
     starts = decoder.decode(code).index_of_offset
     wrong = []
     for mine, reference in zip(ours, theirs, strict=True):
-        same = (mine.opname, mine.offset, mine.arg) == (reference.opname, reference.offset, reference.arg)
+        same = (mine.written, mine.offset, mine.arg) == (reference.opname, reference.offset, reference.arg)
         same = same and (mine.positions or (None,) * 4) == tuple(reference.positions or ())
         if reference.opcode in jumps:
             same = same and mine.target == starts[reference.argval]

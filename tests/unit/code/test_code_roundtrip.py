@@ -26,7 +26,7 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_stdlib_slice(version: str) -> None:
     python = interpreter(version)
     if python is None:

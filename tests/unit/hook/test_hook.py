@@ -60,7 +60,7 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_every_supported_interpreter(version: str) -> None:
     if version == "%d.%d" % sys.version_info[:2]:
         pytest.skip("the tests above are this interpreter's")
@@ -75,8 +75,8 @@ def test_every_supported_interpreter(version: str) -> None:
 @pytest.mark.parametrize(
     ("macro", "sentence"),
     [
-        ("PY_VERSION_HEX 0x030a0000", "supports CPython 3.11, 3.12 and 3.13 only"),
-        ("PY_VERSION_HEX 0x030e0000", "supports CPython 3.11, 3.12 and 3.13 only"),
+        ("PY_VERSION_HEX 0x030a0000", "supports CPython 3.11 to 3.14 only"),
+        ("PY_VERSION_HEX 0x030f0000", "supports CPython 3.11 to 3.14 only"),
         ("Py_GIL_DISABLED 1", "does not support free-threaded builds"),
     ],
 )

@@ -20,6 +20,11 @@ def family() -> tuple[type, Any]:
     return Plain, count
 
 
+def stored(cls: type) -> Any:
+    """Annotations in the dict of a class: 3.14 has another name for those that it has computed."""
+    return vars(cls).get("__annotations__", vars(cls).get("__annotations_cache__"))
+
+
 def test_made_by_reading_and_assigned_later() -> None:
     ours, program = family()
     theirs, expected = family()
@@ -36,6 +41,6 @@ def test_made_by_reading_and_assigned_later() -> None:
         if change is not None:
             ours.__annotations__, theirs.__annotations__ = dict(change), dict(change)
         assert str(compiled(torch.ones(2))) == str(expected(torch.ones(2)))
-        assert vars(ours)["__annotations__"] == vars(theirs)["__annotations__"]
+        assert stored(ours) == stored(theirs)
     ours.__annotations__["e"] = theirs.__annotations__["e"] = 3
     assert str(compiled(torch.ones(2))) == str(expected(torch.ones(2)))
