@@ -39,7 +39,7 @@ def declare(fn: object) -> bool:
     _seen[id(owner)] = owner
     if not _originals:
         for each in [*sys.modules.values()]:
-            if type(each) is types.ModuleType and (address := _definition(each)) and each is not module:
+            if type(each) is types.ModuleType and (address := _definition(each)):
                 _originals.setdefault(address, each)
     original = _originals.get(_definition(module) or 0)
     if original is None or original is module:
