@@ -64,7 +64,7 @@ def kind_of(tensor: torch.Tensor) -> str:
         return f"a tensor of type {type(tensor).__name__}"
 
 
-def refuse_misread(target: Any) -> None:
+def refuse_misread(target: object) -> None:
     """Break at an operation whose rule for fake tensors gives a result of another kind or size than the operation."""
     name = target if type(target) is str else getattr(target, "__name__", "")
     name, _, overload = name.partition(".")  # an operator is called `_nnz.default`

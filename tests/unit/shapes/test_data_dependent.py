@@ -12,6 +12,7 @@ import torch
 from asserting import (
     assert_after_a_large_write,
     assert_all,
+    assert_equal,
     assert_number,
     bounds_in_one_assertion,
     caught_assertion,
@@ -48,6 +49,12 @@ def bool_item(x, n):
 @program
 def nonzero_and_masks(x, n):
     return x.nonzero(), x[x > 0] * 2, torch.unique(x.round()), x.masked_select(x > 0).sum()
+
+
+@program
+def equal(x, n):
+    y = x.clone()
+    return torch.equal(x, y), x.equal(y + 1), torch.equal(x, x[:1]), torch.equal(x, x.unsqueeze(0)), x + 1
 
 
 @program
@@ -244,7 +251,7 @@ def test_number_that_is_needed_breaks_and_is_right(fn):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [assert_all, raise_unless_any, assert_number])
+@pytest.mark.parametrize("fn", [assert_all, assert_equal, raise_unless_any, assert_number])
 def test_checks_before_a_raise_are_assertions(fn, backend):
     compiled = stator.compile(fn, backend=backend, fullgraph=True)
     for x in (torch.ones(3), -torch.ones(3), torch.ones(3) * 30, torch.ones(3) * 0.5):
