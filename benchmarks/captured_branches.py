@@ -1,4 +1,4 @@
-"""Compare a branch on a tensor that breaks with the same branch captured as torch.cond.   python -m benchmarks.captured_branches
+"""Compare a branch on a tensor that breaks with the same branch captured as torch.cond.
 
 In: two programs with branches, and backends.  Out: microseconds of CPU for one call, with the break and with the
 operator, and their ratio (decision 0019).
@@ -35,7 +35,8 @@ def skip(x: torch.Tensor) -> torch.Tensor:
 
 def microseconds(program: Callable[..., Any], backend: str, capture: bool) -> float:
     stator.reset()
-    compiled, x = stator.compile(program, backend=backend, options={"capture_control_flow": capture}), torch.ones(64, 64)
+    compiled = stator.compile(program, backend=backend, options={"capture_control_flow": capture})
+    x = torch.ones(64, 64)
     best = float("inf")
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), program(x))
@@ -51,7 +52,8 @@ def main() -> None:
     for program in (clamp, skip):
         for backend in sys.argv[1:] or ("eager", "aot_eager", "inductor"):
             broken, captured = (microseconds(program, backend, capture) for capture in (False, True))
-            print(f"{program.__name__:6} {backend:10} break {broken:6.1f} us, cond {captured:6.1f} us, ratio {captured / broken:.2f}")
+            print(f"{program.__name__:6} {backend:10} break {broken:6.1f} us, cond {captured:6.1f} us, "
+                  f"ratio {captured / broken:.2f}")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def difference(found: Any, expected: Any) -> str:
 
 def seeded(run: Any, compile: Any) -> Any:
     import numpy
+
     torch.manual_seed(0)
     random.seed(0)
     numpy.random.seed(0)
@@ -68,9 +69,11 @@ def seeded(run: Any, compile: Any) -> Any:
 def counted(side: str) -> tuple[Any, Any]:
     """A function that compiles, and one that returns the counts so far."""
     import torch._dynamo
+
     if side == "stator":
         import stator
         from stator import events
+
         seen: list[Any] = []
         stator.install()
         events.subscribe(seen.append)
@@ -79,11 +82,14 @@ def counted(side: str) -> tuple[Any, Any]:
             breaks = [each for each in seen if isinstance(each, events.GraphBreak)]
             captures = [each for each in seen if isinstance(each, events.CaptureFinished)]
             eager = [each for each in seen if isinstance(each, events.EagerFallback)]
-            return {"graphs": sum(bool(each.graph_nodes) for each in captures),
-                    "breaks": len({(each.code, each.filename, each.line) for each in breaks}), "passages": len(breaks),
-                    "operations": sum(each.graph_nodes for each in captures),
-                    "causes": sorted({f"{each.code} {each.cause}"[:160] for each in breaks}),
-                    "fallbacks": sorted({each.why for each in eager})}
+            return {
+                "graphs": sum(bool(each.graph_nodes) for each in captures),
+                "breaks": len({(each.code, each.filename, each.line) for each in breaks}),
+                "passages": len(breaks),
+                "operations": sum(each.graph_nodes for each in captures),
+                "causes": sorted({f"{each.code} {each.cause}"[:160] for each in breaks}),
+                "fallbacks": sorted({each.why for each in eager}),
+            }
     else:
         log = logging.getLogger("torch._dynamo.symbolic_convert.__graph_breaks")
         torch._logging.set_logs(graph_breaks=True)
@@ -93,10 +99,14 @@ def counted(side: str) -> tuple[Any, Any]:
 
         def counts() -> dict[str, Any]:
             counters = torch._dynamo.utils.counters
-            return {"graphs": counters["stats"]["unique_graphs"], "breaks": len(places),
-                    "passages": sum(counters["graph_break"].values()),
-                    "operations": counters["stats"]["calls_captured"],
-                    "causes": sorted(f"{text.splitlines()[0]}"[:160] for text in counters["graph_break"])}
+            return {
+                "graphs": counters["stats"]["unique_graphs"],
+                "breaks": len(places),
+                "passages": sum(counters["graph_break"].values()),
+                "operations": counters["stats"]["calls_captured"],
+                "causes": sorted(f"{text.splitlines()[0]}"[:160] for text in counters["graph_break"]),
+            }
+
     return (lambda target: torch.compile(target, backend="eager") if target is not None else True), counts
 
 
@@ -131,22 +141,31 @@ def spawn(name: str, side: str, limit: float) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """A Markdown table: each cell has the graphs and breaks of one side."""
-    lines = ["| program | library | Stator: graphs, breaks | torch.compile: graphs, breaks |", "|---|---|---|---|"]
+    lines = [
+        "| program | library | Stator: graphs, breaks | torch.compile: graphs, breaks |",
+        "|---|---|---|---|",
+    ]
     totals = dict.fromkeys(SIDES, 0)
     for row in sorted(rows, key=lambda row: (row["library"], row["name"])):
         cells = []
         for side in SIDES:
             found = row[side]
             totals[side] += found.get("breaks", 0)
-            cells.append(f"{found.get('graphs', '-')}, {found.get('breaks', '-')}"
-                         + ("" if found["outcome"] == "equal" else f" ({found['outcome']})"))
+            cells.append(
+                f"{found.get('graphs', '-')}, {found.get('breaks', '-')}"
+                + ("" if found["outcome"] == "equal" else f" ({found['outcome']})")
+            )
         lines.append(f"| {row['name']} | {row['library']} {row['version']} | {cells[0]} | {cells[1]} |")
-    worse = [row["name"] for row in rows if row["stator"].get("breaks", 0) > row["torch._dynamo"].get("breaks", 0)]
+    worse = [
+        row["name"] for row in rows if row["stator"].get("breaks", 0) > row["torch._dynamo"].get("breaks", 0)
+    ]
     whole = sum(row["stator"]["outcome"] == "equal" for row in rows)
     libraries = len({row["library"] for row in rows})
     lines.append("")
-    lines.append(f"{len(rows)} programs of {libraries} libraries: {whole} equal to eager; breaks {totals['stator']} against "
-                 f"{totals['torch._dynamo']}; rows with more breaks than torch.compile: {', '.join(worse) or 'none'}.")
+    lines.append(
+        f"{len(rows)} programs of {libraries} libraries: {whole} equal to eager; breaks {totals['stator']} against "
+        f"{totals['torch._dynamo']}; rows with more breaks than torch.compile: {', '.join(worse) or 'none'}."
+    )
     return "\n".join(lines)
 
 
@@ -170,7 +189,11 @@ def main() -> None:
         print(table([json.loads(line) for line in args.table.read_text().splitlines()]))
         return
     wanted = args.names.split(",") if args.names else list(PROGRAMS)
-    known = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
+    known = (
+        [json.loads(line) for line in args.out.read_text().splitlines()]
+        if args.out and args.out.exists()
+        else []
+    )
     rows = [row for row in known if not args.names or row["name"] not in wanted]
     for name in wanted:
         library = PROGRAMS[name].library
@@ -182,7 +205,11 @@ def main() -> None:
             again = side == "stator" or side not in old
             row[side] = spawn(name, side, args.limit) if again else old[side]
         rows.append(row)
-        print(name, *[{key: row[side].get(key) for key in ("outcome", "graphs", "breaks", "why")} for side in SIDES], flush=True)
+        print(
+            name,
+            *[{key: row[side].get(key) for key in ("outcome", "graphs", "breaks", "why")} for side in SIDES],
+            flush=True,
+        )
         if args.out:
             args.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(table(rows))

@@ -21,9 +21,11 @@ PROGRAMS: dict[str, Program] = {}
 
 def program(library: str) -> Callable[[Callable[[Compile], Any]], Callable[[Compile], Any]]:
     """Register a function of `compile` that returns the values to compare."""
+
     def register(run: Callable[[Compile], Any]) -> Callable[[Compile], Any]:
         PROGRAMS[run.__name__] = Program(run.__name__, library, run)
         return run
+
     return register
 
 
@@ -35,7 +37,9 @@ def tokens(rows: int, length: int, most: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(3, most, (rows, length), generator=torch.Generator().manual_seed(seed))
 
 
-def trained(model: torch.nn.Module, step: Callable[[], torch.Tensor], count: int = 3, lr: float = 0.01) -> list[Any]:
+def trained(
+    model: torch.nn.Module, step: Callable[[], torch.Tensor], count: int = 3, lr: float = 0.01
+) -> list[Any]:
     """Losses of a few steps, and the parameters behind them."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     losses = []

@@ -14,9 +14,18 @@ from benchmarks.libraries.registry import Compile, numbers, program, tokens, tra
 
 def llama(layers: int = 2) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=layers, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64))
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=64,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
+        )
+    )
 
 
 def mlp() -> nn.Sequential:
@@ -26,12 +35,21 @@ def mlp() -> nn.Sequential:
 @program("transformers")
 def trainer(compile: Compile) -> Any:
     from transformers import Trainer, TrainingArguments
+
     model, data = llama(), [{"input_ids": row, "labels": row} for row in tokens(8, 12, 64)]
     compiled = compile(None) is not None
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, max_steps=4, per_device_train_batch_size=2, report_to=[], use_cpu=True, save_strategy="no",
-            disable_tqdm=True, torch_compile=compiled, torch_compile_backend="eager" if compiled else None)
+            folder,
+            max_steps=4,
+            per_device_train_batch_size=2,
+            report_to=[],
+            use_cpu=True,
+            save_strategy="no",
+            disable_tqdm=True,
+            torch_compile=compiled,
+            torch_compile_backend="eager" if compiled else None,
+        )
         result = Trainer(model=model, args=arguments, train_dataset=data).train()
     return [torch.tensor(result.training_loss), [p.detach() for p in model.parameters()]]
 
@@ -41,17 +59,38 @@ def generate(compile: Compile) -> Any:
     model = llama().eval()
     model.forward = compile(model.forward)
     prompt = tokens(2, 6, 64)
-    return [model.generate(prompt, max_new_tokens=8, do_sample=False, pad_token_id=0, attention_mask=torch.ones_like(prompt)),
-            model.generate(prompt, max_new_tokens=5, num_beams=2, do_sample=False, pad_token_id=0,
-                           attention_mask=torch.ones_like(prompt))]
+    return [
+        model.generate(
+            prompt, max_new_tokens=8, do_sample=False, pad_token_id=0, attention_mask=torch.ones_like(prompt)
+        ),
+        model.generate(
+            prompt,
+            max_new_tokens=5,
+            num_beams=2,
+            do_sample=False,
+            pad_token_id=0,
+            attention_mask=torch.ones_like(prompt),
+        ),
+    ]
 
 
 @program("transformers")
 def mixture_of_experts(compile: Compile) -> Any:
     from transformers import MixtralConfig, MixtralForCausalLM
-    model = MixtralForCausalLM(MixtralConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, num_local_experts=4, max_position_embeddings=64, output_router_logits=True))
+
+    model = MixtralForCausalLM(
+        MixtralConfig(
+            vocab_size=64,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            num_local_experts=4,
+            max_position_embeddings=64,
+            output_router_logits=True,
+        )
+    )
     call, ids = compile(model), tokens(2, 8, 64)
     return trained(model, lambda: call(ids, labels=ids).loss)
 
@@ -59,10 +98,26 @@ def mixture_of_experts(compile: Compile) -> Any:
 @program("transformers")
 def whisper(compile: Compile) -> Any:
     from transformers import WhisperConfig, WhisperForConditionalGeneration
-    model = WhisperForConditionalGeneration(WhisperConfig(
-        vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=48, decoder_ffn_dim=48, num_mel_bins=16, max_source_positions=20, max_target_positions=20,
-        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1))
+
+    model = WhisperForConditionalGeneration(
+        WhisperConfig(
+            vocab_size=64,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+            num_mel_bins=16,
+            max_source_positions=20,
+            max_target_positions=20,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=1,
+        )
+    )
     call = compile(model)
     return trained(model, lambda: call(input_features=numbers(2, 16, 40), labels=tokens(2, 6, 64)).loss, 2)
 
@@ -70,10 +125,13 @@ def whisper(compile: Compile) -> Any:
 @program("accelerate")
 def accelerate(compile: Compile) -> Any:
     from accelerate import Accelerator
+
     accelerator = Accelerator(cpu=True)
     model, data = mlp(), torch.utils.data.TensorDataset(numbers(16, 8), numbers(16, 4, seed=1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    prepared, optimizer, loader = accelerator.prepare(compile(model), optimizer, torch.utils.data.DataLoader(data, batch_size=4))
+    prepared, optimizer, loader = accelerator.prepare(
+        compile(model), optimizer, torch.utils.data.DataLoader(data, batch_size=4)
+    )
     losses = []
     for x, y in loader:
         with accelerator.accumulate(prepared):
@@ -89,6 +147,7 @@ def accelerate(compile: Compile) -> Any:
 @program("accelerate")
 def accelerate_offload(compile: Compile) -> Any:
     from accelerate import cpu_offload
+
     model = mlp().eval()
     cpu_offload(model, execution_device=torch.device("cpu"))
     call = compile(model)
@@ -115,8 +174,14 @@ def lightning(compile: Compile) -> Any:
 
     module = Module()
     data = torch.utils.data.TensorDataset(numbers(16, 8), numbers(16, 4, seed=1))
-    trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                        enable_model_summary=False)
+    trainer = L.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer.fit(compile(module), torch.utils.data.DataLoader(data, batch_size=4))
     return [list(module.state_dict().values()), trainer.callback_metrics["train_loss"]]
 
@@ -124,6 +189,7 @@ def lightning(compile: Compile) -> Any:
 @program("lightning")
 def fabric(compile: Compile) -> Any:
     from lightning.fabric import Fabric
+
     fabric = Fabric(accelerator="cpu", devices=1)
     model = compile(mlp())
     model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -140,6 +206,7 @@ def fabric(compile: Compile) -> Any:
 @program("peft")
 def lora(compile: Compile) -> Any:
     from peft import LoraConfig, get_peft_model
+
     model = get_peft_model(llama(), LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1))
     call, ids = compile(model), tokens(2, 8, 64)
     return trained(model, lambda: call(input_ids=ids, labels=ids).loss)
@@ -148,6 +215,7 @@ def lora(compile: Compile) -> Any:
 @program("peft")
 def adapters(compile: Compile) -> Any:
     from peft import IA3Config, get_peft_model
+
     model = get_peft_model(llama(), IA3Config(target_modules=["k_proj", "v_proj"], feedforward_modules=[]))
     model.add_adapter("other", IA3Config(target_modules=["k_proj"], feedforward_modules=[]))
     call, ids, found = compile(model), tokens(2, 8, 64), []
@@ -160,6 +228,7 @@ def adapters(compile: Compile) -> Any:
 @program("torchao")
 def int8_weights(compile: Compile) -> Any:
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
     quantize_(model, Int8WeightOnlyConfig())
     call = compile(model)
@@ -170,6 +239,7 @@ def int8_weights(compile: Compile) -> Any:
 @program("torchao")
 def int8_dynamic(compile: Compile) -> Any:
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).eval()
     quantize_(model, Int8DynamicActivationInt8WeightConfig())
     call = compile(model)
@@ -180,6 +250,7 @@ def int8_dynamic(compile: Compile) -> Any:
 @program("lion_pytorch")
 def lion(compile: Compile) -> Any:
     from lion_pytorch import Lion
+
     model = mlp()
     optimizer = Lion(model.parameters(), lr=1e-2)
     step = compile(optimizer.step)
@@ -193,6 +264,7 @@ def lion(compile: Compile) -> Any:
 @program("schedulefree")
 def schedule_free(compile: Compile) -> Any:
     from schedulefree import AdamWScheduleFree
+
     model = mlp()
     optimizer = AdamWScheduleFree(model.parameters(), lr=1e-2)
     optimizer.train()
@@ -207,6 +279,7 @@ def schedule_free(compile: Compile) -> Any:
 @program("torch_ema")
 def moving_average(compile: Compile) -> Any:
     from torch_ema import ExponentialMovingAverage
+
     model = mlp()
     average = ExponentialMovingAverage(model.parameters(), decay=0.9)
     update = compile(average.update)
@@ -221,6 +294,7 @@ def moving_average(compile: Compile) -> Any:
 @program("ignite")
 def ignite(compile: Compile) -> Any:
     from ignite.engine import create_supervised_trainer
+
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     engine = create_supervised_trainer(compile(model), optimizer, functional.mse_loss)
@@ -231,6 +305,7 @@ def ignite(compile: Compile) -> Any:
 @program("skorch")
 def skorch(compile: Compile) -> Any:
     from skorch import NeuralNetRegressor
+
     model = mlp()
     net = NeuralNetRegressor(compile(model), max_epochs=2, lr=0.1, verbose=0, train_split=None)
     net.fit(numbers(16, 8), numbers(16, 4))
@@ -240,6 +315,7 @@ def skorch(compile: Compile) -> Any:
 @program("optuna")
 def search(compile: Compile) -> Any:
     import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     values = []
 
@@ -248,7 +324,9 @@ def search(compile: Compile) -> Any:
         width, drop = trial.suggest_int("width", 4, 16), trial.suggest_float("drop", 0.0, 0.4)
         model = nn.Sequential(nn.Linear(8, width), nn.Dropout(drop), nn.Linear(width, 4))
         call = compile(model)
-        values.append(trained(model, lambda: functional.mse_loss(call(numbers(4, 8)), numbers(4, 4)), 2)[0][-1])
+        values.append(
+            trained(model, lambda: functional.mse_loss(call(numbers(4, 8)), numbers(4, 4)), 2)[0][-1]
+        )
         return float(values[-1])
 
     optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=4)

@@ -21,7 +21,13 @@ from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from stator.graph.analysis.autograd_boundaries import BOUNDARY, ancestors, is_boundary, output_nodes, wants_grad
+from stator.graph.analysis.autograd_boundaries import (
+    BOUNDARY,
+    ancestors,
+    is_boundary,
+    output_nodes,
+    wants_grad,
+)
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER

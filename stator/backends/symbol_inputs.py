@@ -23,15 +23,17 @@ def missing_symbols(inputs: Sequence[object]) -> list[tuple[torch.SymInt, int, i
     known = {each.node.expr for each in inputs if isinstance(each, torch.SymInt)}
     found = []
     for place, each in enumerate(inputs):
-        if type(each) is FakeTensor and each._has_symbolic_sizes_strides and each.layout is torch.strided:
+        if isinstance(each, FakeTensor) and each._has_symbolic_sizes_strides and each.layout is torch.strided:
             for dim, size in enumerate(each.shape):
-                if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol) and size.node.expr not in known:
-                    known.add(size.node.expr)
+                symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+                if isinstance(symbol, sympy.Symbol) and symbol not in known:
+                    known.add(symbol)
                     found.append((size, place, dim))
     return found
 
 
-def with_symbols(gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any], Callable[[Compiled], Compiled]]:
+def with_symbols(
+        gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any], Callable[[Compiled], Compiled]]:
     """The graph and inputs for the backend, and the way back to a call with the inputs of the residual."""
     missing = missing_symbols(inputs)
     if not missing:

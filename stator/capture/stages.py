@@ -385,6 +385,10 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
                 return capture(site, bound)
             except Unsupported:  # the first break is the cause
                 site.learned.branches_needed = False
+            try:
+                return capture(site, bound)
+            except Unsupported:  # the first break is the cause
+                site.learned.branches_needed = False
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)

@@ -145,8 +145,9 @@ class Reach:
 
     def may_read(self, changed: Iterable[VariableTracker]) -> bool:
         """Whether the code may read one of these objects."""
-        return self.unbounded or any(id(part.original) in space for each in changed for part in (each, each.part_of or each)
-                                     for space in (self._seen, self._holders, self.objects))
+        seen = {*self._seen, *self._holders, *self.objects}
+        parts = [part for each in changed for part in (each, each.part_of) if part is not None]
+        return self.unbounded or any(id(part.original) in seen for part in parts)
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:

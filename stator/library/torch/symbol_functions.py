@@ -130,12 +130,13 @@ suspending_rule(torch.Tensor.__setitem__)(
 @rule(torch.equal, torch._C.TensorBase.equal)  # type: ignore[attr-defined]
 def _equal(vm: VM, callee: Callable[..., object], /, input: torch.Tensor, other: torch.Tensor) -> object:
     recorder, pair = vm.recorder, (input, other)
-    plain = all(type(each) is FakeTensor and each.layout is torch.strided and id(each) not in recorder.classes for each in pair)
-    if plain and recorder.scope.data_dependent and not vm.modes.active:
+    plain = recorder.scope.data_dependent and not vm.modes.active and all(
+        type(each) is FakeTensor and each.layout is torch.strided and id(each) not in recorder.classes for each in pair)
+    if plain:
         with torch._C.DisableTorchFunction():
-            comparable, sizes = (input.dtype, input.device) == (other.dtype, other.device), [each.shape for each in pair]
-        if comparable:
-            if len(sizes[0]) != len(sizes[1]) or not all(truth(vm, one == two) for one, two in zip(*sizes, strict=True)):
+            kinds, sizes = zip(*[((each.dtype, each.device), each.shape) for each in pair], strict=True)
+        if kinds[0] == kinds[1]:
+            if len(sizes[0]) != len(sizes[1]) or not all(truth(vm, a == b) for a, b in zip(*sizes, strict=True)):
                 return False
             alike = vm.torch_call(torch.eq, pair, None)
             return as_bool(vm, item_of(vm, vm.torch_call(torch.all, (alike,), None)))

@@ -26,12 +26,16 @@ CONTEXT: dict[str, Any] = {}
 
 
 @torch.library.custom_op("piecewise::attention", mutates_args=("output",))
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, output: torch.Tensor, layer: str) -> None:
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, output: torch.Tensor, layer: str
+) -> None:
     """Attention over the tokens of the batch and a cache that only the engine knows."""
     keys, values = CONTEXT["cache"][layer]
     CONTEXT["calls"].append((layer, query.shape[0]))
-    heads = [each.view(-1, HEADS, WIDTH // HEADS).transpose(0, 1)
-             for each in (query, torch.cat([keys, key]), torch.cat([values, value]))]
+    heads = [
+        each.view(-1, HEADS, WIDTH // HEADS).transpose(0, 1)
+        for each in (query, torch.cat([keys, key]), torch.cat([values, value]))
+    ]
     result = functional.scaled_dot_product_attention(*heads)
     output.copy_(result.transpose(0, 1).reshape(query.shape))
 
@@ -45,7 +49,11 @@ class Block(nn.Module):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.name = f"layers.{number}.attention"
-        self.norm, self.qkv, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.norm, self.qkv, self.out = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, 3 * WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        )
 
     def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         query, key, value = (self.qkv(self.norm(x)) + positions[:, None] * 0.01).chunk(3, dim=-1)
@@ -71,8 +79,10 @@ class Model(nn.Module):
 def forward_context() -> Iterator[list[tuple[str, int]]]:
     generator = torch.Generator().manual_seed(0)
     CONTEXT["calls"] = []
-    CONTEXT["cache"] = {f"layers.{number}.attention": [torch.randn(4, WIDTH, generator=generator) for _ in range(2)]
-                        for number in range(LAYERS)}
+    CONTEXT["cache"] = {
+        f"layers.{number}.attention": [torch.randn(4, WIDTH, generator=generator) for _ in range(2)]
+        for number in range(LAYERS)
+    }
     try:
         yield CONTEXT["calls"]
     finally:
@@ -80,7 +90,10 @@ def forward_context() -> Iterator[list[tuple[str, int]]]:
 
 
 def is_attention(node: fx.Node) -> bool:
-    return node.op == "call_function" and node.target in (torch.ops.piecewise.attention, torch.ops.piecewise.attention.default)
+    return node.op == "call_function" and node.target in (
+        torch.ops.piecewise.attention,
+        torch.ops.piecewise.attention.default,
+    )
 
 
 def split(graph: fx.GraphModule) -> tuple[fx.GraphModule, list[str]]:
@@ -117,8 +130,15 @@ class Piece:
 
 def record(graph: fx.GraphModule, args: tuple[Any, ...]) -> Callable[..., Any]:
     """Replay with static inputs and outputs: a CUDA graph, or a call that copies as one does."""
-    static = [each.clone() if isinstance(each, torch.Tensor) and not isinstance(each, nn.Parameter) else each for each in args]
-    cuda = torch.cuda.CUDAGraph() if any(isinstance(each, torch.Tensor) and each.is_cuda for each in args) else None
+    static = [
+        each.clone() if isinstance(each, torch.Tensor) and not isinstance(each, nn.Parameter) else each
+        for each in args
+    ]
+    cuda = (
+        torch.cuda.CUDAGraph()
+        if any(isinstance(each, torch.Tensor) and each.is_cuda for each in args)
+        else None
+    )
     if cuda is not None:
         graph(*static)
         with torch.cuda.graph(cuda):
@@ -136,6 +156,7 @@ def record(graph: fx.GraphModule, args: tuple[Any, ...]) -> Callable[..., Any]:
             for mine, new in zip(leaves(outputs), leaves(graph(*static)), strict=True):
                 mine.copy_(new)
         return outputs
+
     return replay
 
 
@@ -188,10 +209,12 @@ def run(backend: PiecewiseBackend, sizes: Sequence[int], **settings: Any) -> lis
 def test_one_graph_split_at_attention_serves_all_sizes() -> None:
     backend = PiecewiseBackend()
     assert len(run(backend, [7, 3, 12, 2])) == 1
-    graph, = backend.graphs
+    (graph,) = backend.graphs
     assert sum(map(is_attention, graph.graph.nodes)) == LAYERS and len(backend.pieces) == LAYERS + 1
-    assert any(node.op == "placeholder" and isinstance(node.meta.get("example_value"), torch.SymInt)
-               for node in graph.graph.nodes)
+    assert any(
+        node.op == "placeholder" and isinstance(node.meta.get("example_value"), torch.SymInt)
+        for node in graph.graph.nodes
+    )
 
 
 def test_pieces_are_recorded_for_some_sizes() -> None:

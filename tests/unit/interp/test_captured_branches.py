@@ -10,8 +10,9 @@ import torch
 
 import stator
 from stator import events
+from tests.breaks import test_control_flow as programs
 from tests.breaks.capture import compare
-from tests.breaks.test_control_flow import DOWN, LARGE, UP, appends, different_shapes, loops, statement, without_else
+from tests.breaks.test_control_flow import DOWN, LARGE, UP, statement
 
 X = torch.arange(3.0)
 
@@ -184,13 +185,13 @@ def nonempty(x):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", [statement, without_else, nonempty], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("program", [statement, programs.without_else, nonempty], ids=lambda each: each.__name__)
 def test_on_where_a_break_is_an_error(program: Any, backend: str) -> None:
     seen = compare(program, [(UP,), (DOWN,), (LARGE,)], backend=backend, fullgraph=True)
     assert not seen.breaks and not seen.fallbacks
 
 
-@pytest.mark.parametrize("program", [appends, different_shapes, loops], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("program", [programs.appends, programs.different_shapes, programs.loops], ids=lambda each: each.__name__)
 def test_the_first_break_is_the_error(program: Any) -> None:
     compiled = stator.compile(program, backend="eager", fullgraph=True)
     for _ in range(2):
