@@ -66,6 +66,10 @@ def seeded(run: Any, compile: Any) -> Any:
     return run(compile)
 
 
+def calls_of(graph: Any) -> int:
+    return sum(node.op.startswith("call_") for node in graph.graph.nodes) if graph is not None else 0
+
+
 def counted(side: str) -> tuple[Any, Any]:
     """A function that compiles, and one that returns the counts so far."""
     import torch._dynamo
@@ -86,7 +90,7 @@ def counted(side: str) -> tuple[Any, Any]:
                 "graphs": sum(bool(each.graph_nodes) for each in captures),
                 "breaks": len({(each.code, each.filename, each.line) for each in breaks}),
                 "passages": len(breaks),
-                "operations": sum(each.graph_nodes for each in captures),
+                "operations": sum(calls_of(each.graph) for each in captures),
                 "causes": sorted({f"{each.code} {each.cause}"[:160] for each in breaks}),
                 "fallbacks": sorted({each.why for each in eager}),
             }
@@ -117,11 +121,11 @@ def measure(name: str, side: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     declare_missing()
     run = PROGRAMS[name].run
+    compile, counts = counted(side)  # before libraries wrap torch.compile, as they do at import
     try:
         expected = seeded(run, lambda target: target)
     except Exception as error:
         return {"outcome": "eager fails", "why": f"{type(error).__name__}: {error}"[:300]}
-    compile, counts = counted(side)
     try:
         why = difference(seeded(run, compile), expected)
     except Exception as error:
@@ -139,33 +143,40 @@ def spawn(name: str, side: str, limit: float) -> dict[str, Any]:
     return json.loads(lines[-1]) if lines else {"outcome": "crash", "why": done.stderr[-300:]}
 
 
+def cell(found: dict[str, Any]) -> str:
+    if found["outcome"] not in ("equal", "differs"):
+        return str(found["outcome"])
+    counts = f"{found['graphs']}, {found['breaks']} ({found['passages']})"
+    return counts if found["outcome"] == "equal" else f"{counts}: differs"
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """A Markdown table: each cell has the graphs and breaks of one side."""
+    """A Markdown table: graphs and breaks of both sides."""
+    shown = [row for row in rows if row["stator"]["outcome"] != "eager fails"]
     lines = [
-        "| program | library | Stator: graphs, breaks | torch.compile: graphs, breaks |",
+        "Cells: graphs, places of breaks (times that a capture met one).",
+        "",
+        "| program | library | Stator | torch.compile |",
         "|---|---|---|---|",
     ]
-    totals = dict.fromkeys(SIDES, 0)
-    for row in sorted(rows, key=lambda row: (row["library"], row["name"])):
-        cells = []
-        for side in SIDES:
-            found = row[side]
-            totals[side] += found.get("breaks", 0)
-            cells.append(
-                f"{found.get('graphs', '-')}, {found.get('breaks', '-')}"
-                + ("" if found["outcome"] == "equal" else f" ({found['outcome']})")
-            )
-        lines.append(f"| {row['name']} | {row['library']} {row['version']} | {cells[0]} | {cells[1]} |")
-    worse = [
-        row["name"] for row in rows if row["stator"].get("breaks", 0) > row["torch._dynamo"].get("breaks", 0)
+    for row in sorted(shown, key=lambda row: (row["library"], row["name"])):
+        cells = " | ".join(cell(row[side]) for side in SIDES)
+        lines.append(f"| {row['name']} | {row['library']} {row['version']} | {cells} |")
+    both = [row for row in shown if all(row[side]["outcome"] == "equal" for side in SIDES)]
+    worse = [row["name"] for row in both if row[SIDES[0]]["breaks"] > row[SIDES[1]]["breaks"]]
+    totals = {
+        key: " against ".join(str(sum(row[side][key] for row in both)) for side in SIDES)
+        for key in ("breaks", "passages")
+    }
+    equal = {side: sum(row[side]["outcome"] == "equal" for row in shown) for side in SIDES}
+    libraries = len({row["library"] for row in shown})
+    lines += [
+        "",
+        f"{len(shown)} programs of {libraries} libraries. Equal to eager: {equal['stator']} with Stator, "
+        f"{equal['torch._dynamo']} with torch.compile. In the {len(both)} programs where both are: places of breaks "
+        f"{totals['breaks']}, met {totals['passages']} times. Programs with more places of breaks than with "
+        f"torch.compile: {', '.join(worse) or 'none'}.",
     ]
-    whole = sum(row["stator"]["outcome"] == "equal" for row in rows)
-    libraries = len({row["library"] for row in rows})
-    lines.append("")
-    lines.append(
-        f"{len(rows)} programs of {libraries} libraries: {whole} equal to eager; breaks {totals['stator']} against "
-        f"{totals['torch._dynamo']}; rows with more breaks than torch.compile: {', '.join(worse) or 'none'}."
-    )
     return "\n".join(lines)
 
 
@@ -178,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--names", help="comma-separated programs")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+", help="files of rows; the last row of a program counts")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one process")
     parser.add_argument("--one", nargs=2, metavar=("NAME", "SIDE"), help="measure in this process")
     args = parser.parse_args()
@@ -186,7 +197,8 @@ def main() -> None:
         print(json.dumps(measure(*args.one)))
         return
     if args.table:
-        print(table([json.loads(line) for line in args.table.read_text().splitlines()]))
+        known = [json.loads(line) for file in args.table for line in file.read_text().splitlines()]
+        print(table(list({row["name"]: row for row in known}.values())))
         return
     wanted = args.names.split(",") if args.names else list(PROGRAMS)
     known = (
