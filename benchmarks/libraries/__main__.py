@@ -99,7 +99,12 @@ def counted(side: str) -> tuple[Any, Any]:
         torch._logging.set_logs(graph_breaks=True)
         places: set[str] = set()
         log.propagate, log.handlers = False, [logging.NullHandler()]
-        log.addFilter(lambda record: not places.update(re.findall(PLACE, record.getMessage())))
+
+        def note(record: logging.LogRecord) -> bool:
+            places.update(re.findall(PLACE, record.getMessage()))
+            return True
+
+        log.addFilter(note)
 
         def counts() -> dict[str, Any]:
             counters = torch._dynamo.utils.counters
@@ -211,7 +216,7 @@ def main() -> None:
         library = PROGRAMS[name].library
         if any(row["name"] == name for row in rows) or importlib.util.find_spec(library) is None:
             continue
-        old = next((row for row in known if row["name"] == name), {})
+        old: dict[str, Any] = next((row for row in known if row["name"] == name), {})
         row: dict[str, Any] = {"name": name, "library": library, "version": version(library)}
         for side in SIDES:
             again = side == "stator" or side not in old

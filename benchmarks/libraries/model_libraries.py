@@ -15,7 +15,7 @@ from benchmarks.libraries.registry import Compile, numbers, program, tokens, tra
 def unet(compile: Compile) -> Any:
     from diffusers import DDIMScheduler, UNet2DConditionModel
 
-    model = UNet2DConditionModel(
+    model: Any = UNet2DConditionModel(
         sample_size=8,
         block_out_channels=(16, 32),
         layers_per_block=1,
@@ -24,8 +24,9 @@ def unet(compile: Compile) -> Any:
         attention_head_dim=4,
         down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
         up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-    ).eval()
-    scheduler = DDIMScheduler(num_train_timesteps=20)
+    )
+    model.eval()
+    scheduler: Any = DDIMScheduler(num_train_timesteps=20)
     scheduler.set_timesteps(3)
     call, x = compile(model), numbers(1, 4, 8, 8)
     with torch.no_grad():
@@ -38,7 +39,7 @@ def unet(compile: Compile) -> Any:
 def autoencoder(compile: Compile) -> Any:
     from diffusers import AutoencoderKL
 
-    model = AutoencoderKL(
+    model: Any = AutoencoderKL(
         block_out_channels=(8, 16),
         norm_num_groups=4,
         latent_channels=4,
