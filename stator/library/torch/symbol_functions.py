@@ -3,14 +3,12 @@
     torch._check(n <= 4)         ->  a fact for the rest of the trace, asserted when the graph runs
     torch._check_tensor_all(m)   ->  an assertion in the graph
     t.tolist()                   ->  one symbol per element, if there are few
-    torch.equal(a, b)            ->  (a == b).all().item(), where the sizes are the same
 """
 
 from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +20,7 @@ from stator.code.decode import decode
 from stator.code.flow import constant_result
 from stator.interp.frame import places_from
 from stator.interp.graph_errors import assert_in_graph, promise_number
-from stator.interp.numbers.symbolic_numbers import as_bool, attempt, item_of, truth
+from stator.interp.numbers.symbolic_numbers import attempt, item_of
 from stator.interp.objects.items import get_item, set_item
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
@@ -125,19 +123,3 @@ def _narrow(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
 suspending_rule(torch.Tensor.__getitem__)(lambda vm, cont, tensor, key, /: get_item(vm, tensor, key, cont, own=False))
 suspending_rule(torch.Tensor.__setitem__)(
     lambda vm, cont, tensor, key, value, /: set_item(vm, tensor, key, value, cont, own=False))
-
-
-@rule(torch.equal, torch._C.TensorBase.equal)  # type: ignore[attr-defined]
-def _equal(vm: VM, callee: Callable[..., object], /, input: torch.Tensor, other: torch.Tensor) -> object:
-    recorder, pair = vm.recorder, (input, other)
-    plain = recorder.scope.data_dependent and not vm.modes.active and all(
-        type(each) is FakeTensor and each.layout is torch.strided and id(each) not in recorder.classes for each in pair)
-    if plain:
-        with torch._C.DisableTorchFunction():
-            kinds, sizes = zip(*[((each.dtype, each.device), each.shape) for each in pair], strict=True)
-        if kinds[0] == kinds[1]:
-            if len(sizes[0]) != len(sizes[1]) or not all(truth(vm, a == b) for a, b in zip(*sizes, strict=True)):
-                return False
-            alike = vm.torch_call(torch.eq, pair, None)
-            return as_bool(vm, item_of(vm, vm.torch_call(torch.all, (alike,), None)))
-    return vm.torch_call(callee, pair, None, asked=True)
