@@ -49,7 +49,7 @@ def with_symbols(
     places = [(place, dim) for _, place, dim in missing]
 
     def finish(compiled: Compiled) -> Compiled:
-        def run(*args: Any) -> object:
+        def run(*args: torch.Tensor) -> object:
             return compiled(*[args[place].shape[dim] for place, dim in places], *args)
         return run if callable(compiled) else compiled
     return made, [*[symbol for symbol, _, _ in missing], *inputs], finish
