@@ -44,6 +44,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/contracts/": "docs/contract.md",
     "stator/dumps/": "docs/report.md",
     "stator/guards/guard_filter.py": "docs/from-torch-compile.md",
+    "stator/backends/symbol_inputs.py": "docs/from-torch-compile.md",
     "stator/interp/calls/module_copies.py": "docs/interpreter.md",  # step 17: C modules that are imported afresh
     "stator/interp/objects/weak_access.py": "docs/interpreter.md",  # step 17: weakref.proxy
     "stator/library/python/lifetimes.py": "docs/interpreter.md",  # step 17: weakref.proxy, gc.collect
@@ -51,6 +52,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/generators/async_opcodes.py": "docs/interpreter.md",  # step 17: answers of __await__ and __anext__
     "stator/library/python/random_states.py": "docs/heap.md",  # step 17: states of streams as facts
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
+    "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14

@@ -35,6 +35,7 @@ from stator.backends.pieces import InOnePiece, compile_pieces, has_nothing_to_fu
 from stator.backends.regions import Whole, compile_regions, gradients_to_take_between
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
+from stator.backends.symbol_inputs import with_symbols
 from stator.errors import BackendError, describe_callable
 from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY, has_boundaries, must_be_cut
 from stator.graph.analysis.may_fail import keep_checks
@@ -172,8 +173,9 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
         if backend.takes_settings:
             return backend.function(gm, example_inputs, settings)
         # A list, because that is what torch hands to backends, and some of them change it.
+        gm, inputs, finish = with_symbols(gm, list(example_inputs))
         with restored():  # it is part of the program
-            return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
+            return finish(backend.function(gm, inputs, **tuning_keywords(settings)))
     except BackendError:
         raise
     except Exception as error:

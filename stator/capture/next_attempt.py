@@ -52,6 +52,9 @@ def relax_capture(site: CallSite, done: Trace) -> bool:
         if strategy not in site.turned_off and relies(recorder):
             site.turned_off.add(strategy)
             return True
+    if not site.learned.branches_break and any("is_branch" in node.meta for node in recorder.graph.nodes):
+        site.learned.branches_break = True  # break at each instead
+        return True
     if site.learned.data_dependent and recorder.symbols.has_fresh:
         site.learned.data_dependent = False  # break at each instead
         return True
@@ -98,4 +101,14 @@ def capture_without(site: CallSite, stop: Break) -> bool:
     if not stop.stop.branches_break or site.learned.branches_break:
         return False
     site.learned.branches_break = True
+    return True
+
+
+def needs_branches(site: CallSite, stop: Break) -> bool:
+    """After a Break on data that is an error: capture both ways of branches, where the settings leave it open."""
+    learned = site.learned
+    if stop.code not in ("SB002", "SB003") or site.settings.capture_control_flow is not None or learned.branches_break \
+            or learned.branches_needed:
+        return False
+    learned.branches_needed = True
     return True

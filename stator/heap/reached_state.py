@@ -13,7 +13,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator import _hook
 from stator.graph.analysis.mutation import qualified_name
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, items_in_order, raw_members, slot_members
+from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a, module_of, mro_of
 
 _LIMIT = 20_000  # objects; with more of them no bound is known
@@ -141,6 +142,12 @@ class Reach:
 
     def _keep(self, value: Any) -> None:
         self.objects[id(value)] = value
+
+    def may_read(self, changed: Iterable[VariableTracker]) -> bool:
+        """Whether the code may read one of these objects."""
+        seen = {*self._seen, *self._holders, *self.objects}
+        parts = [part for each in changed for part in (each, each.part_of) if part is not None]
+        return self.unbounded or any(id(part.original) in seen for part in parts)
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:

@@ -342,3 +342,39 @@ def thread_attributes_of_another_thread():
         return seen
 
     return Scene(fn, one(ramp()), lambda: elsewhere(ramp()), lambda: vars(local))
+
+
+@probe()
+def class_of_thread_locals():
+    class State(threading.local):
+        kind = "state"
+
+        def __init__(self) -> None:
+            self.marked, self.k = False, 1
+
+        def more(self) -> int:
+            return self.k + 1
+
+        @property
+        def twice(self) -> int:
+            return self.k * 2
+
+    local = State()
+
+    def fn(x):
+        if local.marked:
+            raise RuntimeError("marked twice")
+        local.marked = True
+        local.k += 1
+        y = x * local.k + local.more() + local.twice + len(local.kind)
+        local.marked = False
+        return y
+
+    def elsewhere(x):
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.append((fn(x), vars(local))))
+        thread.start()
+        thread.join()
+        return seen
+
+    return Scene(fn, one(ramp()), lambda: (setattr(local, "more", lambda: 7), elsewhere(ramp())), lambda: sorted(vars(local)))

@@ -170,7 +170,7 @@ class Recorder(InputRecorder):
         refused.refuse_real_tensors(args)
         if kwargs:
             refused.refuse_real_tensors(kwargs.values())
-        refused.refuse_misread(target if type(target) is str else getattr(target, "__name__", ""))
+        refused.refuse_misread(target)
         declared = mutation.declared_writes(func, args, kwargs)  # None: to be observed
         if self.uncertain.storages:
             self.uncertain.check(target, bool(declared), args, kwargs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,13 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
-from stator.graph.analysis.mutation import output_names, storage_of, tensors_in
+from stator.graph.analysis.mutation import output_names, qualified_name, storage_of, tensors_in
 from stator.graph.analysis.shared_memory import is_dense, refuses_writes
 from stator.graph.metadata.input_layouts import CAPSULE
 from stator.graph.record.input_recorder import GraphInput
@@ -62,11 +64,15 @@ def kind_of(tensor: torch.Tensor) -> str:
         return f"a tensor of type {type(tensor).__name__}"
 
 
-def refuse_misread(name: str) -> None:
+def refuse_misread(target: object) -> None:
     """Break at an operation whose rule for fake tensors gives a result of another kind or size than the operation."""
+    name = target if type(target) is str else getattr(target, "__name__", "")
     name, _, overload = name.partition(".")  # an operator is called `_nnz.default`
     if keyword.iskeyword(overload):
         raise Break("SB011", f"the operator {name}.{overload}")  # code of graphs cannot spell it
+    operator = type(target) is OpOverload or type(target) is OpOverloadPacket
+    if not qualified_name(target).startswith("aten::") if operator else type(target) is types.FunctionType:
+        return  # of the same name, and with a rule of its own
     if name.startswith("quantize_"):
         raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
     if name == "_pack_padded_sequence":

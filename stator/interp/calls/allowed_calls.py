@@ -114,10 +114,10 @@ def call_constant(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs:
                   cont: Continuation | None) -> None:
     """assume_constant_result: the function is called now, with the user's own objects, and what it returns is kept."""
     what = describe_callable(fn)
-    if changed_trackers(vm.heap):
-        raise Break("SB006", f"{what}, whose result is assumed constant, after objects were changed that it may read")
     args = tuple([_own(vm, what, value) for value in args])
     kwargs = {name: _own(vm, what, value) for name, value in (kwargs or {}).items()}
+    if (changed := changed_trackers(vm.heap)) and Reach((fn, args, tuple(kwargs.values()))).may_read(changed):
+        raise Break("SB006", f"{what}, whose result is assumed constant, after objects were changed that it may read")
     try:
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():  # the tracer's own modes
             result = fn(*args, **kwargs)

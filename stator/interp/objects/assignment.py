@@ -23,7 +23,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects import descriptors
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
-from stator.interp.objects.descriptors import call_special, no_attribute
+from stator.interp.objects.descriptors import call_special, is_data_descriptor, no_attribute
 from stator.interp.objects.weak_access import PROXIES, behind_proxy
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
@@ -64,10 +64,10 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
     if type(obj) in SYMBOLIC:
         obj = specialise(obj, f"the attribute {name}")
     obj = behind_proxy(vm, obj) if type(obj) in PROXIES else obj
-    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
-        return write_through_c(vm, obj, name, value, cont)
     special = "__delattr__" if value is MISSING else "__setattr__"
     method = find(vm, type(obj), special)
+    if method is vars(threading.local).get(special) and vm.heap.tracker_of(obj) is not None:
+        return write_through_c(vm, obj, name, value, cont)
     if type(method) is not types.WrapperDescriptorType or method.__name__ != special:
         return call_special(vm, method, obj, (name,) if value is MISSING else (name, value), cont)
     store_generic(vm, obj, name, value, cont)
@@ -75,7 +75,7 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
 
 def write_through_c(vm: VM, local: object, name: str, value: object, cont: Continuation | None) -> None:
     """An attribute of a threading.local goes to this thread's dict."""
-    if find(vm, threading.local, name) is not MISSING:
+    if find(vm, threading.local, name) is not MISSING or is_data_descriptor(vm, find(vm, type(local), name)):
         raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
     own = dict_of_thread(vm, local)
     if value is MISSING and read_through_c(vm, local, name) is MISSING:

@@ -84,21 +84,23 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
         if cls in PROXIES:
             return load_attr(vm, behind_proxy(vm, obj), name, cont)
         if getattribute in _C_LOOKUPS:
-            value = read_through_c(vm, obj, name)
-            if value is MISSING:
-                return descriptors.raise_attribute_error(vm, obj, name, cont)
-            return vm.give(value, cont)
+            descr = find(vm, cls, name)
+            value = MISSING if type(descr) is property else read_through_c(vm, obj, name)
+            if value is not MISSING:
+                return vm.give(value, cont)
+            if descr is not MISSING:
+                return descriptors.bind(vm, descr, obj, cls, cont)
+            return descriptors.raise_attribute_error(vm, obj, name, cont)
         return load_generic(vm, obj, name, cont)
     descriptors.call_special(vm, getattribute, obj, (name,), descriptors.FallbackGetattr(obj, name, cont))
 
 
 def read_through_c(vm: VM, obj: object, name: str) -> Any:
     """An attribute that only C code can find: of a threading.local it is in this thread's dict.  MISSING: not there."""
-    if type(obj) is not threading.local:
-        raise Break("SB005", f"an attribute of a {type(obj).__name__}")
     if name == "__dict__":
         return dict_of_thread(vm, obj)
-    if find(vm, threading.local, name) is not MISSING:
+    if find(vm, threading.local, name) is not MISSING or find(vm, type(obj), "__getattr__") is not MISSING \
+            or descriptors.is_data_descriptor(vm, find(vm, type(obj), name)):
         raise Break("SB005", f"the attribute {name!r} of a threading.local")
     return read_dict(vm, dict_of_thread(vm, obj), name)
 

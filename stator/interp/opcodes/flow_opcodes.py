@@ -26,7 +26,7 @@ from stator.interp.frame import NULL, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import Handler, op, ops
 from stator.interp.noted_effects import text_piece
-from stator.interp.objects import operators
+from stator.interp.objects import attributes, operators
 from stator.interp.objects.assignment import store_attr
 from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load_attr, read_instance_dict
 from stator.interp.objects.items import contains, delete_item, get_item, set_item
@@ -116,8 +116,7 @@ def LOAD_METHOD(vm: VM, frame: Frame, instr: Instruction) -> None:
             and not (cls is LIST_ITERATOR and posed_class(vm.heap, obj) is not None):
         found = find(vm, cls, name)
         kind = type(found)
-        if (kind is types.FunctionType or kind is types.MethodDescriptorType) \
-                and type(find(vm, cls, "__getattribute__")) is types.WrapperDescriptorType:
+        if (kind is types.FunctionType or kind is types.MethodDescriptorType) and attributes.reads_plainly(vm, cls):
             if instance_dict(obj) is None or read_instance_dict(vm, obj, name) is MISSING:
                 frame.stack.append(found)
                 frame.stack.append(obj)

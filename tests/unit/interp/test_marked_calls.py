@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import gc
 import weakref
 from typing import Any
@@ -222,6 +223,31 @@ def test_a_constant_after_a_change_or_of_a_tensor_breaks() -> None:
 
     assert "SB006" in run(changed, [(Settings(2), X)])
     assert "SB005" in run(lambda m, x: x * m.of(x), [(Settings(2), X)])
+
+
+TABLE: dict[str, int] = {"size": 2}
+
+
+@stator.assume_constant_result
+def size_of_table() -> int:
+    return TABLE["size"]
+
+
+@pytest.mark.parametrize("constant", [size_of_table, functools.lru_cache(size_of_table)], ids=["plain", "cached"])
+def test_a_constant_after_a_change_of_what_it_does_not_read(constant: Any) -> None:
+    def elsewhere(log: list[int], x: torch.Tensor) -> torch.Tensor:
+        log.append(len(log))
+        return x * constant()
+
+    def inside(log: list[int], x: torch.Tensor) -> torch.Tensor:
+        TABLE["size"] = len(log)
+        return x * size_of_table()
+
+    assert run(elsewhere, [([], X), ([1], X)], fullgraph=True) == []
+    try:
+        assert "SB006" in run(inside, [([1], X)])
+    finally:
+        TABLE["size"] = 2
 
 
 def test_an_allowed_function_gets_sizes_as_such() -> None:
