@@ -25,7 +25,7 @@ from stator import events
 from stator.cli.run import install_with_torch
 
 if TYPE_CHECKING:
-    import stator.ranks.divergence
+    import stator.ranks.launches
 
 DIVERGED, FAILED = 1, 3
 
@@ -74,7 +74,7 @@ def count(log: list[events.Event]) -> int:
 
 def sequence(log: list[events.Event]) -> list[str]:
     """The captured collectives in order, each line once: a rank may compile it more often than others."""
-    collectives_of = stator.ranks.divergence.collectives_of  # loaded with the first capture
+    collectives_of = stator.ranks.launches.collectives_of  # loaded with the first capture
     found = [call.text() for event in log if isinstance(event, events.CaptureFinished) and event.graph is not None
              for call in collectives_of(event.graph.graph)]
     return list(dict.fromkeys(found))
