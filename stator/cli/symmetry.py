@@ -11,6 +11,8 @@ Exit codes: 0 all ranks run the same collectives; 1 ranks differ; 2 a command th
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -103,6 +105,10 @@ def told(verdict: Verdict, as_json: bool) -> None:
 
 def compare_fake_ranks(script: str, size: int) -> Verdict:
     """Run all ranks of a fake world."""
+    stator.compile(lambda: None, backend="eager")()  # loads the tracer before the forks, for all ranks
+    importlib.import_module("torch.distributed._functional_collectives")
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy every page of its parent
     first: list[str] = []
     for rank in range(size):
         with tempfile.TemporaryFile("w+") as told:

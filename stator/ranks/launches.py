@@ -228,6 +228,7 @@ def recorded(compiled: Compiled, graph: fx.Graph, guards: Iterable[GuardText], f
 
 def _noted(compiled: Compiled, number: int, facts: Facts, first: Callable[[], None]) -> Compiled:
     names, called = tuple(facts.calls), False
+    unknown = [-1] * len(names)
 
     def launch(*inputs: object) -> object:
         nonlocal called
@@ -243,4 +244,8 @@ def _noted(compiled: Compiled, number: int, facts: Facts, first: Callable[[], No
         finally:
             noted.after = [number_of(name) for name in names]
 
-    return launch
+    def launch_uncounted(*inputs: object) -> object:
+        LOG.append(Launch(number, facts, unknown, unknown))
+        return compiled(*inputs)
+
+    return launch if all(number_of(name) >= 0 for name in names) else launch_uncounted
