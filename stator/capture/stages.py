@@ -62,6 +62,7 @@ from stator.interp.suspend import plan_stop, suspend
 from stator.interp.tensors.tensor_bookkeeping import ASSIGNED
 from stator.interp.torch_function_protocol import guard_names, guard_slots
 from stator.library.torch.compiler_functions import BACKWARD
+from stator.ranks.divergence import watched
 from stator.settings import marks
 from stator.settings.options import Settings
 from stator.settings.process_config import config
@@ -172,6 +173,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
         if not site.settings.runs_in_order and site.settings.has_own_backend:
             done.vm.recorder.slots_used |= runtime_names()
             compiled = past_patches(compiled) if NOW.patches else compiled
+        compiled = watched(compiled, residual.graph.graph, done.vm.heap.guards)
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.modes.at_start:
         function = unasked(function)

@@ -11,6 +11,8 @@ Exit codes: 0 all ranks run the same collectives; 1 ranks differ; 2 a command th
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -25,7 +27,7 @@ from stator import events
 from stator.cli.run import install_with_torch
 
 if TYPE_CHECKING:
-    import stator.ranks.divergence
+    import stator.ranks.launches
 
 DIVERGED, FAILED = 1, 3
 
@@ -74,7 +76,7 @@ def count(log: list[events.Event]) -> int:
 
 def sequence(log: list[events.Event]) -> list[str]:
     """The captured collectives in order, each line once: a rank may compile it more often than others."""
-    collectives_of = stator.ranks.divergence.collectives_of  # loaded with the first capture
+    collectives_of = stator.ranks.launches.collectives_of  # loaded with the first capture
     found = [call.text() for event in log if isinstance(event, events.CaptureFinished) and event.graph is not None
              for call in collectives_of(event.graph.graph)]
     return list(dict.fromkeys(found))
@@ -103,6 +105,10 @@ def told(verdict: Verdict, as_json: bool) -> None:
 
 def compare_fake_ranks(script: str, size: int) -> Verdict:
     """Run all ranks of a fake world."""
+    stator.compile(lambda: None, backend="eager")()  # loads the tracer before the forks, for all ranks
+    importlib.import_module("torch.distributed._functional_collectives")
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy every page of its parent
     first: list[str] = []
     for rank in range(size):
         with tempfile.TemporaryFile("w+") as told:

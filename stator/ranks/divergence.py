@@ -1,58 +1,50 @@
 """Name a divergence of ranks before it hangs.   rank 0 runs all_reduce, rank 1 broadcast  ->  RankDivergence
 
-In: events of finished captures, which hold the graphs.  Out: one `RankDivergence` event and a warning for the first
-collective of a group in which two ranks differ, with the line of each.
+In: collectives that compiled graphs launch (`launches.py`) and collectives in which a thread waits (`stalls.py`).  Out:
+one `RankDivergence` event and a warning for the first difference of a group, with the line of each rank, the branch or
+the guard that led there and a remedy.
 
-Each rank publishes the collectives of a graph that it has captured, by the number that the group will give them, in the
-store of the process group, and reads those of the others.  Calls that hit publish nothing and pay nothing: a rank that
-compiles alone finds no entry of its peers, and reports nothing.  A thread reads later entries; it ends with the last
-match, or after `SECONDS`.
+Before the first launch of a graph, and by a thread from time to time, the last launches of this rank are published in
+the store of the process group and compared with those of its neighbours in each group.  Reported are
+
+- a number that two ranks give to different collectives, as soon as both have launched the graphs with them;
+- two ranks that wait for one another in different collectives.
+
+A rank that is only late, breaks alone or compiles alone gives the same numbers to the same collectives.
 """
 
 from __future__ import annotations
 
+import atexit
+import dataclasses
+import functools
 import json
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import torch
 import torch.distributed as dist
 from torch import fx
-from torch._ops import OpOverload, OpOverloadPacket
 
 from stator import events
+from stator.ranks import launches, stalls
+from stator.ranks.branches import Branch, branch_between
+from stator.ranks.launches import Call, Facts, Launch
+from stator.ranks.stalls import Stall
 
-SECONDS = 10.0  # that a rank waits for entries of others
-PAUSE = 0.02
-_NAMES = {"all_gather_into_tensor": "all_gather", "all_gather_into_tensor_out": "all_gather",
-          "reduce_scatter_tensor": "reduce_scatter", "reduce_scatter_tensor_out": "reduce_scatter"}
-_TO_ONE = frozenset({"send", "recv", "isend", "irecv"})  # ranks differ by nature
-_EQUAL_SIZES = frozenset({"all_reduce", "broadcast", "reduce"})
-
-
-class Call(NamedTuple):
-    """One collective of a graph."""
-
-    kind: str
-    group: str
-    reduction: str
-    tensor: str  # its dtype and size, where these must be equal on all ranks
-    filename: str
-    line: int
-
-    def text(self) -> str:
-        given = ", ".join(filter(None, (self.tensor, self.reduction)))
-        return f"{self.kind}({given}) at {self.filename}:{self.line}"
-
-    def differs(self, other: Call) -> bool:
-        return self[:4] != other[:4]
+PAUSE = 0.1  # between two looks at this rank
+LOOKS = 4  # at this rank for one at others, while nothing waits
+IDLE_PAUSE = 1.0  # while nothing is launched
+QUIET_LOOKS = 20
+REPORT_PAUSE = 0.5
+RIPE_LOOKS = 4
+MOST_PEERS = 64  # that a rank in a stall reads
 
 
 class RankDivergence(events.Event):
-    """Two ranks are about to run different collectives as the same one of a group."""
+    """Two ranks run different collectives as the same one of a group, or wait for one another."""
 
     group: str
     number: int  # of the collective in its group
@@ -60,147 +52,289 @@ class RankDivergence(events.Event):
     other_rank: int
     mine: Call
     theirs: Call
+    branch: str = ""
+    guard: str = ""
+    remedy: str = ""
 
     def text(self) -> str:
+        led = " ".join(f"{word} {found}." for word, found in (("The branch:", self.branch), ("The guard:", self.guard))
+                       if found)
         return (f"stator: ranks {self.rank} and {self.other_rank} diverge at collective {self.number} of group "
                 f"{self.group!r}. Rank {self.rank} runs {self.mine.text()}; rank {self.other_rank} runs "
-                f"{self.theirs.text()}. Let values that all ranks share decide the branch that leads there.")
+                f"{self.theirs.text()}. {led}{' ' if led else ''}Remedy: {self.remedy}")
 
 
-# ---------------------------------------------------------------------- collectives of a graph
+# ---------------------------------------------------------------------- one rank, as others see it
 
 
-def collectives_of(graph: fx.Graph) -> Iterator[Call]:
-    """The collectives of a graph, in order; those between two ranks alone are left out."""
-    for node in graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, (OpOverload, OpOverloadPacket)):
-            namespace, _, name = str(node.target).partition(".")
-            if namespace in ("_c10d_functional", "stator_ranks"):
-                call = _call(node, name.partition(".")[0])
-                if call is not None and call.kind not in _TO_ONE:
-                    yield call
+class Snapshot(NamedTuple):
+    """The last launches of a rank."""
+
+    launches: list[Launch]
+    numbers: dict[str, int]  # how many collectives each group has begun
+    stall: Stall | None = None
+
+    def data(self) -> str:
+        return json.dumps([[each.data() for each in self.launches], self.numbers, self.stall])
+
+    @classmethod
+    def of(cls, text: str | bytes, facts: Callable[[int], Facts]) -> Snapshot:
+        noted, numbers, stall = json.loads(text)
+        return cls([Launch(number, facts(number), first, after) for number, first, after in noted], numbers,
+                   Stall.of(stall))
 
 
-def _call(node: fx.Node, name: str) -> Call | None:
-    operator = node.target.default if isinstance(node.target, OpOverloadPacket) else node.target
-    assert isinstance(operator, OpOverload)
-    names = [argument.name for argument in operator._schema.arguments]
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    if "group_name" not in given:
-        return None  # it waits
-    kind = str(given.get("kind", name.removesuffix("_")))
-    kind = _NAMES.get(kind, kind)
-    tensor = next((each.meta.get("example_value") for each in node.all_input_nodes), None)
-    shown = ""
-    if kind in _EQUAL_SIZES and isinstance(tensor, torch.Tensor):
-        with torch._C.DisableTorchFunction():
-            size = tensor.numel()
-            shown = f"{str(tensor.dtype).removeprefix('torch.')}[{size if isinstance(size, int) else '?'}]"
-    return Call(kind, str(given["group_name"]), str(given.get("reduce_op", given.get("reduction", ""))), shown,
-                *_line_of(node))
+class Numbered:
+    """Collectives of some launches, by group and number."""
+
+    def __init__(self, noted: list[Launch], stall: Stall | None) -> None:
+        self.calls: dict[tuple[str, int], Call] = {}
+        self.lost: dict[tuple[str, int], Call] = {}  # kept from their number by an exception
+        self.guards: dict[tuple[str, int], dict[str, str]] = {}
+        for launch in noted:
+            for index, name in enumerate(launch.facts.calls):
+                if launch.first[index] >= 0:
+                    found, lost = launch.numbered(index, name)
+                    self.calls.update({(name, number): call for number, call in found.items()})
+                    self.guards.update({(name, number): launch.facts.guards for number in found})
+                    if lost is not None and launch.after is not None:
+                        self.lost[name, launch.after[index]] = lost
+        if stall is not None and stall.number >= 0:
+            known = self.calls.get((stall.call.group, stall.number), stall.call)
+            self.calls[stall.call.group, stall.number] = known._replace(outer=stall.call.outer)
 
 
-def _line_of(node: fx.Node) -> tuple[str, int]:
-    """The innermost line of the program outside torch."""
-    found = ("", 0)
-    for text in (node.meta.get("stack_trace") or "").splitlines():
-        if text.strip().startswith('File "'):
-            filename, _, rest = text.strip()[6:].partition('", line ')
-            if "/torch/" not in filename:
-                found = filename, int(rest.partition(",")[0])
-    return found
+def snapshot(noted: list[Launch], stall: Stall | None) -> Snapshot:
+    groups = {name for each in noted for name in each.facts.calls}.union([stall.call.group] if stall else [])
+    return Snapshot(noted, {name: launches.number_of(name) for name in sorted(groups)}, stall)
 
 
-# ---------------------------------------------------------------------- publication
+# ---------------------------------------------------------------------- comparison
 
 
-class Publication(NamedTuple):
-    """Collectives of one graph, by their numbers in one group."""
+def compare(mine: Snapshot, theirs: Snapshot, rank: int, other: int) -> RankDivergence | None:
+    """The first difference between two ranks."""
+    same = {each.key() for each in mine.launches} & {each.key() for each in theirs.launches}
+    here, there = (Numbered([each for each in one.launches if each.key() not in same], one.stall)
+                   for one in (mine, theirs))
+    for place in sorted(here.calls.keys() & there.calls.keys(), key=lambda place: place[1]):
+        one, two = here.calls[place], there.calls[place]
+        lost = here.lost.get(place) or there.lost.get(place)
+        if one.differs(two) or lost is not None and (one.filename, one.line) != (two.filename, two.line):
+            guard = differing_guard(here.guards.get(place, {}), there.guards.get(place, {}), rank, other)
+            return explained(RankDivergence(*place, rank, other, one, two, guard=guard), lost)
+    if mine.stall is not None and theirs.stall is not None and deadlocked(mine, theirs, rank, other):
+        return explained(RankDivergence(mine.stall.call.group, mine.stall.number, rank, other, mine.stall.call,
+                                        theirs.stall.call))
+    return None
 
-    store: dist.Store
-    world: int  # how many worlds this process has had: a store may outlive one
-    group: str
-    rank: int
-    calls: dict[int, Call]
-    waiting: set[tuple[int, int]]  # numbers and ranks whose entries are not there
 
-    def publish(self) -> None:
-        for number, call in self.calls.items():
-            self.store.set(self.key(number, self.rank), json.dumps(call))
+def deadlocked(mine: Snapshot, theirs: Snapshot, rank: int, other: int) -> bool:
+    """Whether two ranks wait for one another."""
+    one, two = mine.stall, theirs.stall
+    assert one is not None and two is not None
+    if one.peer >= 0 and two.peer >= 0 and ("recv" in one.call.kind) != ("recv" in two.call.kind):
+        return False  # a send and its receive
+    return waits_for(one, other, theirs) and waits_for(two, rank, mine)
 
-    def key(self, number: int, rank: int) -> str:
-        return f"stator/{self.world}/{self.group}/{number}/{rank}"
 
-    def read(self) -> RankDivergence | None:
-        """Compare with entries that are there."""
-        for number, rank in sorted(self.waiting):
-            key = self.key(number, rank)
-            if self.store.check([key]):
-                self.waiting.discard((number, rank))
-                theirs = Call(*json.loads(self.store.get(key)))
-                if self.calls[number].differs(theirs):
-                    return RankDivergence(self.group, number, self.rank, rank, self.calls[number], theirs)
+def waits_for(stall: Stall, rank: int, its: Snapshot) -> bool:
+    """Whether a stall ends only when a rank launches something that it has not launched."""
+    if stall.number < 0:
+        return stall.peer == rank
+    return rank in stalls.members_of(stall.call.group) and its.numbers.get(stall.call.group, 0) <= stall.number
+
+
+def differing_guard(mine: dict[str, str], theirs: dict[str, str], rank: int, other: int) -> str:
+    """The first place of which two entries have different guards."""
+    for place, text in mine.items():
+        if theirs.get(place, text) != text:
+            return f"{text} on rank {rank}, {theirs[place]} on rank {other}"
+    return ""
+
+
+def explained(found: RankDivergence, lost: Call | None = None) -> RankDivergence:
+    """Add the branch that led there, and a remedy."""
+    mine, theirs = found.mine, found.theirs
+    if mine.outer and theirs.outer:
+        branch = branch_between(mine.outer + mine.stack, theirs.outer + theirs.stack)
+    else:
+        branch = branch_between(mine.stack, theirs.stack)
+    shown = "" if branch is None else branch.text()
+    return dataclasses.replace(found, branch=shown, remedy=remedy_of(mine, theirs, branch, found.guard, lost))
+
+
+def remedy_of(mine: Call, theirs: Call, branch: Branch | None, guard: str, lost: Call | None) -> str:
+    if lost is not None:
+        return (f"an exception left a call before {lost.text()}; let all ranks learn of an error before the next "
+                "collective, or raise it on all of them.")
+    if mine.group != theirs.group:
+        return "run collectives of different groups in one order on all ranks."
+    if mine.kind == theirs.kind and mine.line == theirs.line and mine.differs(theirs):
+        (reduction, other), (root, other_root), (dtype, other_dtype), _ = mine.properties(theirs)
+        if reduction != other:
+            return "give all ranks the same reduction."
+        if root != other_root:
+            return "give all ranks the same root."
+        if dtype != other_dtype:
+            return "convert to one dtype before the collective."
+        return "pad tensors to one size before the collective, or gather them with their sizes."
+    if branch is None:
+        return (f"give all ranks the same value ({guard})." if guard
+                else "let values that all ranks share decide which collectives run.")
+    if branch.loops:
+        return "agree on the number of iterations first (all_reduce it with MIN or MAX)."
+    if "rank" in branch.code:
+        return ("take the collective out of the branch, or give it a group of the ranks that reach it "
+                "(torch.distributed.new_group).")
+    return "let all ranks take the same way: all_reduce the condition before the branch."
+
+
+# ---------------------------------------------------------------------- the thread
+
+
+class Watcher:
+    """Publishes launches of this rank and reads those of others, in one world."""
+
+    def __init__(self, store: dist.Store, rank: int) -> None:
+        self.store, self.rank = store, rank
+        self.threads = stalls.Watch()
+        self.published = ""
+        self.graphs: set[int] = set()  # whose facts are published
+        self.theirs: dict[tuple[int, int], Facts] = {}
+        self.reported: set[str] = set()
+        self.looks = 0  # since others were read
+        self.quiet = 0  # since the last change
+        self.postponed = 0
+        self.lock = threading.Lock()
+
+    def look(self) -> None:
+        """Look at the threads of this rank; now and then at others."""
+        noted = list(launches.LOG)
+        stall = self.threads.look(noted)
+        self.looks += 1
+        if noted and (stall is not None or self.looks >= LOOKS):
+            self.looks = 0
+            self.exchange(noted, stall)
+
+    def exchange(self, noted: list[Launch], stall: Stall | None) -> bool:
+        """Publish this rank and compare it with others; whether one of them differs."""
+        with self.lock:
+            difference = self._exchange(snapshot(noted, stall), {
+                each.number: each.facts for each in noted if each.number not in self.graphs})
+        if difference is not None:
+            report(difference)
+        return difference is not None
+
+    def _exchange(self, mine: Snapshot, new: dict[int, Facts]) -> RankDivergence | None:
+        for number, facts in new.items():
+            self.store.set(f"{self.rank}/{number}", facts.data())
+            self.graphs.add(number)
+        text = mine.data()
+        self.quiet = 0 if text != self.published else self.quiet + 1
+        if text != self.published:
+            self.store.set(str(self.rank), text)
+            self.published = text
+        for other in self.peers(mine):
+            if self.store.check([str(other)]):
+                theirs = Snapshot.of(self.store.get(str(other)), functools.partial(self.facts, other))
+                found = compare(mine, theirs, self.rank, other)
+                if found is not None and found.group not in self.reported and self.is_ripe(found):
+                    self.reported.add(found.group)
+                    return found
         return None
 
+    def is_ripe(self, found: RankDivergence) -> bool:
+        """Whether both ranks know the lines that led there, where these tell; they do after some looks."""
+        native = "?" in (found.mine.reduction, found.theirs.reduction)
+        self.postponed += native and bool(found.mine.outer) != bool(found.theirs.outer)
+        return not native or self.postponed > RIPE_LOOKS or bool(found.mine.outer) == bool(found.theirs.outer)
 
-_reported: set[str] = set()  # groups
-_watching: list[object] = []
-_worlds: list[int] = []  # ids of default groups, in order
+    def facts(self, rank: int, number: int) -> Facts:
+        if (rank, number) not in self.theirs:
+            self.theirs[rank, number] = Facts.of(self.store.get(f"{rank}/{number}"))
+        return self.theirs[rank, number]
+
+    def peers(self, mine: Snapshot) -> list[int]:
+        """Neighbours in each group; all members of a group in which this rank waits."""
+        found: dict[int, None] = {}
+        for name in mine.numbers:
+            members = stalls.members_of(name)
+            if self.rank in members:
+                place = members.index(self.rank)
+                found.update(dict.fromkeys((members[place - 1], members[(place + 1) % len(members)])))
+                if mine.stall is not None and mine.stall.call.group == name:
+                    found.update(dict.fromkeys(members[:MOST_PEERS]))
+        return [each for each in found if each != self.rank]
 
 
-def watch() -> None:
-    """Compare collectives with other ranks from now on, at each capture."""
-    if not _watching:
-        _watching.append(events.subscribe(_on_event))
+_worlds: list[int] = []  # ids of default groups, in order: a store may outlive a world
+_watchers: list[tuple[Watcher, threading.Thread]] = []  # of this world
+_stop = threading.Event()
 
 
-def _on_event(event: events.Event) -> None:
-    if not isinstance(event, events.CaptureFinished) or event.graph is None or not dist.is_initialized():
-        return
-    by_group: dict[str, list[Call]] = {}
-    for call in collectives_of(event.graph.graph):
-        by_group.setdefault(call.group, []).append(call)
-    for name, calls in by_group.items():
-        group = torch._C._distributed_c10d._resolve_process_group(name)
-        if group.size() > 1 and name not in _reported:
-            _compare(group, name, calls)
+def watched(compiled: launches.Compiled, graph: fx.Graph, guards: Iterable[launches.GuardText]) -> launches.Compiled:
+    """The compiled graph; where it has collectives, they are compared with those of other ranks from now on."""
+    return launches.recorded(compiled, graph, guards, compare_first)
 
 
-def _compare(group: dist.ProcessGroup, name: str, calls: list[Call]) -> None:
+def compare_first() -> None:
+    """Compare before the first launch of a graph.  Two ranks that differ may crash there: let the other report too."""
     try:
-        first = group._get_sequence_number_for_group()
-        store = dist.distributed_c10d._get_default_store()
-    except RuntimeError:  # a backend without numbers
-        return
-    if not _worlds or _worlds[-1] != id(dist.group.WORLD):
-        _worlds.append(id(dist.group.WORLD))
-        _reported.clear()
-    numbered = dict(enumerate(calls, first))
-    others = [rank for rank in range(group.size()) if rank != group.rank()]
-    waiting = {(number, rank) for number in numbered for rank in others}
-    found = Publication(store, len(_worlds), name, group.rank(), numbered, waiting)
-    found.publish()
-    difference = found.read()
-    if difference is not None:
-        report(difference)
-    elif found.waiting:
-        threading.Thread(target=_wait, args=(found,), name="stator ranks", daemon=True).start()
+        if watch().exchange(list(launches.LOG), None):
+            time.sleep(REPORT_PAUSE)
+    except (RuntimeError, ValueError):  # the store is gone, and the group with it
+        pass
 
 
-def _wait(found: Publication) -> None:
-    end = time.monotonic() + SECONDS
-    while found.waiting and time.monotonic() < end and found.group not in _reported:
-        time.sleep(PAUSE)
-        try:
-            difference = found.read()
-        except RuntimeError:  # the store is gone, and the group with it
-            return
-        if difference is not None:
-            return report(difference)
+def watch() -> Watcher:
+    """The watcher of this world, and its thread."""
+    world = id(dist.group.WORLD)
+    if not (_watchers and _worlds[-1] == world and _watchers[0][1].is_alive()):
+        end()
+        last = list(launches.LOG)[-1:]
+        launches.LOG.clear()  # of another world
+        launches.LOG.extend(last)
+        _worlds.append(world)
+        _stop.clear()
+        watcher = Watcher(dist.PrefixStore(f"stator/launches/{len(_worlds)}", _own_store()), dist.get_rank())
+        thread = threading.Thread(target=_run, args=(world, watcher), name="stator ranks", daemon=True)
+        _watchers.append((watcher, thread))
+        thread.start()
+    return _watchers[0][0]
+
+
+def _own_store() -> dist.Store:
+    store = dist.distributed_c10d._get_default_store()
+    try:
+        return store.clone()  # with a connection of its own: another thread may wait in the other one
+    except RuntimeError:
+        return store
+
+
+def end() -> None:
+    """End the thread: it must not be in C++ code when the interpreter goes."""
+    _stop.set()
+    launches.WAKE.set()
+    if _watchers:
+        _watchers.pop()[1].join(5.0)
+
+
+atexit.register(end)
+
+
+def _run(world: int, watcher: Watcher) -> None:
+    try:
+        while not _stop.is_set() and dist.is_initialized() and id(dist.group.WORLD) == world:
+            watcher.look()
+            launches.IDLE[:] = [True] * (watcher.quiet > QUIET_LOOKS)
+            launches.WAKE.wait(IDLE_PAUSE if launches.IDLE else PAUSE)
+            launches.WAKE.clear()
+    except (RuntimeError, ValueError):  # the store is gone, and the group with it
+        pass
+    launches.IDLE.clear()
 
 
 def report(difference: RankDivergence) -> None:
-    if difference.group not in _reported:
-        _reported.add(difference.group)
-        warnings.warn(difference.text(), RuntimeWarning, stacklevel=2)
-        events.emit(difference)
+    warnings.warn(difference.text(), RuntimeWarning, stacklevel=2)
+    events.emit(difference)

@@ -1,6 +1,7 @@
 """Run the programs on ranks of this machine and print the table.
 
     python -m tests.ranks [--programs a,b] [--sides stator,torch] [--backends eager,aot_eager,inductor] [--size 2] [--why]
+                          [--chaos] [--every 3]
 
 In: the names of programs, all of them without `--programs`.  Out: for each side and backend the programs that are right
 (values equal to eager's on every rank), captured whole, and the graph breaks; then one line for each that is wrong or broken.
@@ -15,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,24 @@ Rows = dict[tuple[str, str, str], dict[str, Any]]  # by name, side, backend: bot
 
 
 def run(programs: list[str], sides: list[str], backends: list[str], size: int = 2, seconds: float = 600.0,
-        stderr: Any = subprocess.DEVNULL) -> Rows:
+        stderr: Any = subprocess.DEVNULL, chaos: bool = False) -> Rows:
     """Run programs on `size` processes; a program during which a process dies is reported wrong."""
+    rows: Rows = {}
+    end = time.monotonic() + seconds
+    while programs and time.monotonic() < end:
+        rows |= _run_once(programs, sides, backends, size, end - time.monotonic(), stderr, chaos)
+        # A program that ended its process leaves those behind it without a result: they run in new ones.
+        ended = next((i for i, name in enumerate(programs) if any(
+            not row["known"] for key, row in rows.items() if key[0] == name)), len(programs))
+        programs = programs[ended + 1:]
+    return rows
+
+
+def _run_once(programs: list[str], sides: list[str], backends: list[str], size: int, seconds: float, stderr: Any,
+              chaos: bool) -> Rows:
     with tempfile.TemporaryDirectory() as path:
         command = [sys.executable, "-m", "tests.ranks.worker", "--path", path, "--programs", ",".join(programs),
-                   "--sides", ",".join(sides), "--backends", ",".join(backends), "--size", str(size)]
+                   "--sides", ",".join(sides), "--backends", ",".join(backends), "--size", str(size), *["--chaos"] * chaos]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         children = [subprocess.Popen([*command, "--rank", str(rank)], cwd=ROOT, stderr=stderr, stdout=stderr,
                                      env={**environment, "TORCHINDUCTOR_CACHE_DIR": f"{path}/inductor{rank}"})
@@ -57,6 +72,7 @@ def joined(ranks: list[Rows], programs: list[str], sides: list[str], backends: l
         rows[key] = {
             "right": len(known) == len(parts) and all(part["right"] for part in known),
             "whole": len(known) == len(parts) and all(part["whole"] for part in known),
+            "known": len(known) == len(parts),
             "breaks": max([part["breaks"] for part in known], default=0),
             "seconds": max([part["seconds"] for part in known], default=0.0),
             "differences": [f"rank {rank}: {text}" for rank, part in enumerate(parts)
@@ -90,12 +106,15 @@ def main() -> None:
     parser.add_argument("--sides", default="stator,torch")
     parser.add_argument("--backends", default="eager")
     parser.add_argument("--size", type=int, default=2)
+    parser.add_argument("--chaos", action="store_true", help="delays, and ranks that compile again alone")
+    parser.add_argument("--every", type=int, default=1, help="take one of so many programs")
     parser.add_argument("--seconds", type=float, default=3000.0)
     parser.add_argument("--why", action="store_true", help="print why programs are not whole")
     parser.add_argument("--stderr", action="store_true")
     given = parser.parse_args()
-    rows = run(given.programs.split(","), given.sides.split(","), given.backends.split(","), given.size, given.seconds,
-               None if given.stderr else subprocess.DEVNULL)
+    chosen = [name for name in given.programs.split(",") if given.size == 2 or not PROGRAMS[name].pair]
+    rows = run(chosen[::given.every], given.sides.split(","), given.backends.split(","), given.size, given.seconds,
+               None if given.stderr else subprocess.DEVNULL, given.chaos)
     for (name, side, backend), row in rows.items():
         if not row["right"]:
             print(f"WRONG {side} {backend} {name}: {row['differences'][:3]}")

@@ -59,7 +59,7 @@ def functional_coalesced(x):
 
 @built(quick=True)
 def functional_with_mesh():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def f(x):
         return funcol.all_reduce(x * 2, "sum", mesh) + 1
@@ -122,7 +122,7 @@ def raw_operator(x):
 
 @built
 def methods_of_mesh():
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("model",))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("model",))
 
     def f(x):
         return x * mesh.get_local_rank() + mesh.size() + mesh.ndim
@@ -131,7 +131,7 @@ def methods_of_mesh():
 
 @built
 def group_of_mesh():
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("model",))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("model",))
 
     def f(x):
         y = x * 2
@@ -154,7 +154,7 @@ def part_of_mesh():
 
 @built
 def coordinate_of_mesh():
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("model",))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("model",))
 
     def f(x):
         return x + mesh.get_coordinate()[0] + mesh.shape[0]
@@ -322,7 +322,7 @@ def expert_parallel(x):
     return back + x
 
 
-@program(whole=False)
+@program(whole=False, pair=True)
 def expert_parallel_uneven(x):
     counts = torch.tensor([1, 3] if dist.get_rank() == 0 else [2, 2])
     theirs = torch.empty_like(counts)

@@ -37,7 +37,7 @@ def all_gather_into_tensor(x):
 def all_gather_into_stacked(x):
     out = x.new_empty(dist.get_world_size(), *x.shape)
     dist.all_gather_into_tensor(out, x.sin())
-    return out[1 - dist.get_rank()]
+    return out[dist.get_rank() ^ 1]
 
 
 @program
@@ -75,21 +75,21 @@ def all_gather_coalesced(x):
 
 @program
 def reduce_scatter_tensor(x):
-    out = x.new_empty(x.shape[0] // 2, x.shape[1])
+    out = x.new_empty(x.shape[0] // dist.get_world_size(), x.shape[1])
     dist.reduce_scatter_tensor(out, x * 2)
     return out + 1
 
 
 @program
 def reduce_scatter_list(x):
-    out = x.new_empty(2, 4)
-    dist.reduce_scatter(out, list((x * 2).chunk(2)))
+    out = x.new_empty(4 // dist.get_world_size(), 4)
+    dist.reduce_scatter(out, list((x * 2).chunk(dist.get_world_size())))
     return out + 1
 
 
 @program
 def reduce_scatter_async(x):
-    out = x.new_empty(2, 4)
+    out = x.new_empty(4 // dist.get_world_size(), 4)
     work = dist.reduce_scatter_tensor(out, x.sin(), op=dist.ReduceOp.MAX, async_op=True)
     y = x.cos()
     work.wait()
@@ -98,7 +98,7 @@ def reduce_scatter_async(x):
 
 @program
 def reduce_scatter_then_gather(x):
-    part = x.new_empty(2, 4)
+    part = x.new_empty(4 // dist.get_world_size(), 4)
     dist.reduce_scatter_tensor(part, x)
     part = part * 2
     out = torch.empty_like(x)
@@ -116,7 +116,7 @@ def all_to_all_single(x):
     return out + 1
 
 
-@program
+@program(pair=True)
 def all_to_all_uneven(x):
     mine = dist.get_rank()
     sends = [1, 3] if mine == 0 else [2, 2]
@@ -126,7 +126,7 @@ def all_to_all_uneven(x):
     return out * 2
 
 
-@program
+@program(pair=True)
 def all_to_all_list(x):
     outs = [torch.empty(2, 4), torch.empty(2, 4)]
     dist.all_to_all(outs, list(x.chunk(2)))
@@ -190,21 +190,21 @@ def gather_to_one(x):
     return torch.stack(parts) if parts is not None else x
 
 
-@program
+@program(pair=True)
 def scatter_from_one(x):
     out = torch.empty_like(x)
     dist.scatter(out, [x, x * 2] if dist.get_rank() == 0 else None, src=0)
     return out + 1
 
 
-@program(whole=False)
+@program(whole=False, pair=True)
 def gather_object(x):
     found = [None] * 2 if dist.get_rank() == 0 else None
     dist.gather_object({"n": dist.get_rank()}, found, dst=0)
     return x + (found[1]["n"] if found else 0)
 
 
-@program(whole=False)
+@program(whole=False, pair=True)
 def scatter_object_list(x):
     out = [None]
     dist.scatter_object_list(out, [1, 2] if dist.get_rank() == 0 else [None, None], src=0)

@@ -10,7 +10,7 @@ from tests.ranks.programs import built, program, values
 # ---------------------------------------------------------------------- point to point
 
 
-@program(quick=True)
+@program(quick=True, pair=True)
 def send_and_recv(x):
     if dist.get_rank() == 0:
         dist.send(x * 2, 1)
@@ -20,7 +20,7 @@ def send_and_recv(x):
     return y + 1
 
 
-@program
+@program(pair=True)
 def ping_pong(x):
     y = x * 2
     if dist.get_rank() == 0:
@@ -36,7 +36,7 @@ def ping_pong(x):
 @program
 def isend_irecv(x):
     out = torch.empty_like(x)
-    other = 1 - dist.get_rank()
+    other = dist.get_rank() ^ 1
     works = [dist.isend(x * 2, other), dist.irecv(out, other)]
     for work in works:
         work.wait()
@@ -46,7 +46,7 @@ def isend_irecv(x):
 @program(quick=True)
 def batch_isend_irecv(x):
     out = torch.empty_like(x)
-    other = 1 - dist.get_rank()
+    other = dist.get_rank() ^ 1
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x * 2, other), dist.P2POp(dist.irecv, out, other)])
     for work in works:
         work.wait()
@@ -56,7 +56,7 @@ def batch_isend_irecv(x):
 @program
 def ring_of_steps(x):
     total, block = x, x
-    other = 1 - dist.get_rank()
+    other = dist.get_rank() ^ 1
     for _ in range(2):
         out = torch.empty_like(block)
         for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, block.contiguous(), other),
@@ -67,7 +67,7 @@ def ring_of_steps(x):
     return total
 
 
-@program
+@program(pair=True)
 def recv_any(x):
     if dist.get_rank() == 0:
         dist.send(x, 1)

@@ -19,7 +19,7 @@ PROGRAMS: dict[str, Program] = {}
 
 @dataclass(frozen=True)
 class Program:
-    """`breaks`: graph breaks that are expected; `raises`: whether a call ends in an exception, on any rank."""
+    """One program of the suite.  `pair`: it is written for two ranks."""
 
     name: str
     build: Callable[[], Built]
@@ -27,6 +27,7 @@ class Program:
     quick: bool = False  # part of the subset of the test suite
     module: str = ""
     file: str = ""
+    pair: bool = False
 
 
 def values(*shape: int, offset: float = 0.0) -> torch.Tensor:
@@ -35,17 +36,20 @@ def values(*shape: int, offset: float = 0.0) -> torch.Tensor:
     return torch.arange(count, dtype=torch.float32).reshape(shape or (4, 4)) / 4 + 10.0 * dist.get_rank() + offset
 
 
-def _added(fn: Callable[..., Any], build: Callable[[], Built], whole: bool, quick: bool) -> None:
+def _added(fn: Callable[..., Any], build: Callable[[], Built], whole: bool, quick: bool,
+           pair: bool = False) -> None:
     name = fn.__name__.strip("_")
     assert name not in PROGRAMS, name
-    PROGRAMS[name] = Program(name, build, whole, quick, fn.__module__, fn.__code__.co_filename)
+    PROGRAMS[name] = Program(name, build, whole, quick, fn.__module__, fn.__code__.co_filename, pair)
 
 
-def program(fn: Any = None, *, whole: bool = True, quick: bool = False, grad: bool = False) -> Any:
+def program(fn: Any = None, *, whole: bool = True, quick: bool = False, grad: bool = False,
+            pair: bool = False) -> Any:
     """Add a function of one 4x4 tensor; two calls with different values."""
     if fn is None:
-        return lambda fn: program(fn, whole=whole, quick=quick, grad=grad)
-    _added(fn, lambda: (fn, [(values().requires_grad_(grad),), (values(offset=2.0).requires_grad_(grad),)]), whole, quick)
+        return lambda fn: program(fn, whole=whole, quick=quick, grad=grad, pair=pair)
+    _added(fn, lambda: (fn, [(values().requires_grad_(grad),), (values(offset=2.0).requires_grad_(grad),)]), whole, quick,
+           pair)
     return fn
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,49 +15,113 @@ import torch.distributed as dist
 
 import stator
 from stator import events
-from stator.ranks.divergence import Call, Publication, collectives_of
-from tests.own_process import ROOT
+from stator.ranks.branches import branch_between
+from stator.ranks.divergence import Snapshot, compare
+from stator.ranks.launches import Call, Facts, Launch, collectives_of
+from stator.ranks.stalls import Stall
+from tests.own_process import ROOT, in_new_interpreters
 
 SUM = Call("all_reduce", "0", "sum", "float32[4]", "train.py", 3)
-SENT = Call("broadcast", "0", "", "float32[4]", "train.py", 5)
+SENT = Call("broadcast", "0", "", "float32[4]", "train.py", 5, "root 0")
 
 
-def publication(store: dist.Store, rank: int, *calls: Call, first: int = 0) -> Publication:
-    numbered = dict(enumerate(calls, first))
-    made = Publication(store, 1, "0", rank, numbered, {(number, 1 - rank) for number in numbered})
-    made.publish()
-    return made
+def rank(*calls: Call | None, first: int = 0, begun: int | None = None, guards: dict[str, str] | None = None,
+         stall: Stall | None = None, numbers: dict[str, int] | None = None) -> Snapshot:
+    """A rank that has launched one graph, as another one reads it."""
+    facts = Facts({"0": list(calls)}, guards or {}, zlib.crc32(repr(calls).encode()))
+    launch = Launch(1, facts, [first], None if begun is None else [first + begun])
+    made = Snapshot([launch], numbers or {"0": first + len(calls)}, stall)
+    return Snapshot.of(made.data(), lambda number: Facts.of(facts.data()))
 
 
 def test_first_difference_is_named() -> None:
-    store = dist.HashStore()
-    mine, theirs = publication(store, 0, SUM, SUM), publication(store, 1, SUM, SENT)
-    found, back = mine.read(), theirs.read()
+    mine, theirs = rank(SUM, SUM), rank(SUM, SENT)
+    found, back = compare(mine, theirs, 0, 1), compare(theirs, mine, 1, 0)
     assert found is not None and back is not None
     assert (found.number, found.mine, found.theirs) == (1, SUM, SENT) == (back.number, back.theirs, back.mine)
     assert "ranks 0 and 1 diverge at collective 1" in found.text() and "train.py:5" in found.text()
 
 
-@pytest.mark.parametrize("line, size", [(3, "float32[4]"), (9, "float32[4]")])
-def test_equal_collectives_match_whatever_their_lines(line: int, size: str) -> None:
-    store = dist.HashStore()
-    mine = publication(store, 0, SUM)
-    publication(store, 1, SUM._replace(line=line, tensor=size))
-    assert mine.read() is None and not mine.waiting
+@pytest.mark.parametrize("theirs", [
+    rank(SUM), rank(SUM._replace(line=9)), rank(SUM._replace(tensor="float32[?]")), rank(SENT, first=3),
+    rank(SUM, SENT, begun=1), rank(SUM._replace(reduction="?", tensor="?", root="?")),
+])
+def test_ranks_that_match(theirs: Snapshot) -> None:
+    assert compare(rank(SUM), theirs, 0, 1) is None and compare(theirs, rank(SUM), 1, 0) is None
 
 
-def test_a_rank_that_compiles_alone_waits_and_reports_nothing() -> None:
-    store = dist.HashStore()
-    publication(store, 1, SENT)
-    mine = publication(store, 0, SUM, first=3)
-    assert mine.read() is None and mine.waiting == {(3, 1)}
+@pytest.mark.parametrize(("theirs", "remedy"), [
+    (SUM._replace(tensor="float32[8]"), "one size"), (SUM._replace(tensor="float64[4]"), "one dtype"),
+    (SUM._replace(reduction="max"), "the same reduction"), (SENT, "values that all ranks share"),
+])
+def test_differences_and_their_remedies(theirs: Call, remedy: str) -> None:
+    found = compare(rank(SUM), rank(theirs), 0, 1)
+    assert found is not None and remedy in found.remedy
 
 
-def test_sizes_that_differ_are_a_difference() -> None:
-    store = dist.HashStore()
-    mine = publication(store, 0, SUM)
-    publication(store, 1, SUM._replace(tensor="float32[8]"))
-    assert mine.read() is not None
+def test_the_guard_that_differs() -> None:
+    found = compare(rank(SUM, guards={"x": "x is True", "n": "n == 2"}),
+                    rank(SENT, guards={"x": "x is True", "n": "n == 3"}), 0, 1)
+    assert found is not None and found.guard == "n == 2 on rank 0, n == 3 on rank 1"
+
+
+def test_messages_between_two_ranks_take_numbers_where_the_backend_counts_them() -> None:
+    counted = rank(None, SUM, begun=2)
+    assert compare(counted, rank(SENT, first=1), 0, 1) is not None and compare(counted, rank(SENT), 0, 1) is None
+    assert compare(rank(None, SUM, begun=1), rank(SENT), 0, 1) is not None
+
+
+def test_an_exception_between_collectives() -> None:
+    """The second collective of one rank meets the first one of the next call of another."""
+    later = SUM._replace(line=8)
+    whole, again = rank(SUM, later, begun=2), rank(SUM, later, first=1)
+    left = rank(SUM, later, begun=1)
+    found = compare(whole, Snapshot(left.launches + again.launches, {"0": 2}), 0, 1)
+    assert found is not None and found.number == 1 and "an exception left a call before" in found.remedy
+    assert compare(whole, Snapshot(again.launches, {"0": 2}), 0, 1) is None  # two lines of one collective
+
+
+@pytest.mark.parametrize(("one", "two", "waits"), [
+    (("recv", 1), ("recv", 0), True), (("recv", 1), ("send", 0), False), (("recv", 1), ("recv", 2), False),
+])
+def test_ranks_that_wait_for_one_another(one: tuple[str, int], two: tuple[str, int], waits: bool) -> None:
+    stalls = [Stall(SUM._replace(kind=kind), -1, peer) for kind, peer in (one, two)]
+    found = compare(rank(stall=stalls[0]), rank(stall=stalls[1]), 0, 1)
+    assert (found is not None) == waits
+
+
+SOURCE = """def step(x, rank):
+    for n in range(2):
+        if rank == 0:
+            first(x)
+        else:
+            second(x)
+    third(x)
+
+def left(x):
+    if x:
+        return x
+    fourth(x)
+"""
+
+
+@pytest.mark.parametrize(("mine", "theirs", "line"), [
+    ((4,), (6,), 3), ((4,), (7,), 2), ((6,), (7,), 2), ((7,), (7,), None), ((7, 4), (7,), 2), ((12,), (7,), 10),
+])
+def test_the_branch_between_two_lines(tmp_path: Path, mine: tuple[int, ...], theirs: tuple[int, ...],
+                                      line: int | None) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(SOURCE)
+    stacks = [[(str(path), each) for each in lines] for lines in (mine, theirs)]
+    found, back = branch_between(*stacks), branch_between(*reversed(stacks))
+    assert found == back and (None if found is None else found.line) == line
+
+
+def test_scenarios_on_two_processes() -> None:
+    """A part of `python -m tests.ranks.divergence_table`; how long reports take depends on the machine."""
+    [output] = in_new_interpreters(["-m", "tests.ranks.divergence_table", "--quick", "--json"])
+    rows = json.loads(output.splitlines()[-1])
+    assert len(rows) == 6 and not [(name, row["texts"]) for name, row in rows.items() if not row["right"]]
 
 
 @pytest.fixture
@@ -108,10 +173,10 @@ def test_symmetry_of_a_fake_world(tmp_path: Path) -> None:
                              capture_output=True, text=True, timeout=200)
     assert verdict.returncode == 1 and "ranks 0 and 2 of 3 diverge at their collective 0" in verdict.stderr
     assert f"all_reduce(float32[4], sum) at {script}:13" in verdict.stderr
-    assert f"broadcast(float32[4]) at {script}:11" in verdict.stderr
+    assert f"broadcast(float32[4], root 0) at {script}:11" in verdict.stderr
     found = json.loads(verdict.stdout.splitlines()[-1])
     assert (found["status"], found["size"], found["ranks"], found["collectives"]) == (1, 3, [0, 2], 0)
-    assert found["runs"][1] == f"broadcast(float32[4]) at {script}:11"
+    assert found["runs"][1] == f"broadcast(float32[4], root 0) at {script}:11"
 
 
 def test_a_rank_that_fails_has_an_exit_code_of_its_own(tmp_path: Path) -> None:

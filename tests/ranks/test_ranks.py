@@ -15,7 +15,7 @@ QUICK = [name for name, program in PROGRAMS.items() if program.quick]
 @pytest.fixture(scope="module")
 def rows() -> launcher.Rows:
     with tempfile.TemporaryFile("w+") as said:
-        found = launcher.run(QUICK, ["stator"], ["eager", "aot_eager"], seconds=120, stderr=said)
+        found = launcher.run(QUICK, ["stator"], ["eager", "aot_eager"], seconds=500, stderr=said)
         said.seek(0)
         print(said.read()[-4000:])
     return found

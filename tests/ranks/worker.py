@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import os
+import random
 import sys
 import time
 import traceback
@@ -36,10 +37,24 @@ SECONDS = 30.0  # before gloo gives up
 CHECKS = Checks(tolerance=1e-4, strides="none", exception="class", warnings="none")
 
 
-def compare(program: Program, side: str, backend: str) -> dict[str, Any]:
-    """Run a program eagerly and compiled on this rank."""
+def disturbed(call: Any, generator: random.Random) -> Any:
+    """A call before which this rank sleeps, and forgets what it has captured."""
+    def disturb() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        time.sleep(generator.random() * 0.05)
+        if generator.random() < 0.3:
+            stator.reset()
+        args, kwargs = call() if callable(call) else (call, {})
+        return tuple(args), kwargs
+    return disturb
+
+
+def compare(program: Program, side: str, backend: str, chaos: int | None = None) -> dict[str, Any]:
+    """Run a program eagerly and compiled on this rank; with `chaos`, a seed, not at the pace of other ranks."""
     def world() -> World:
         fn, calls = program.build()
+        if chaos is not None:
+            generator = random.Random(chaos)
+            calls = [disturbed(call, generator) for call in calls]
         return World(fn, calls, Surroundings(program.module, program.file))
 
     if side == "torch":
@@ -86,6 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--path", "--sides", "--backends", "--programs"):
         parser.add_argument(name)
+    parser.add_argument("--chaos", action="store_true")
     parser.add_argument("--rank", type=int)
     parser.add_argument("--size", type=int)
     given = parser.parse_args()
@@ -102,7 +118,7 @@ def main() -> None:
                     print("begin", name, side, backend, file=sys.stderr, flush=True)
                     torch.manual_seed(0)
                     try:
-                        found = compare(PROGRAMS[name], side, backend)
+                        found = compare(PROGRAMS[name], side, backend, given.rank if given.chaos else None)
                     except BaseException as error:
                         if not isinstance(error, Exception):
                             raise

@@ -109,7 +109,7 @@ def fsdp1_forward():
 
 @built
 def dtensor_redistributed():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def f(x):
         return DTensor.from_local(x, mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).to_local() + 1
@@ -118,7 +118,7 @@ def dtensor_redistributed():
 
 @built
 def dtensor_matmul():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def f(x):
         a = DTensor.from_local(x, mesh, [Shard(0)])
@@ -129,7 +129,7 @@ def dtensor_matmul():
 
 @built
 def dtensor_partial():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def f(x):
         return DTensor.from_local(x * 2, mesh, [Partial()]).full_tensor() + 1
@@ -138,7 +138,7 @@ def dtensor_partial():
 
 @built(whole=False)
 def dtensor_input():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def inputs(offset):
         return lambda: ((distribute_tensor(torch.arange(16.0).reshape(4, 4) + offset, mesh, [Shard(0)]),), {})
@@ -150,7 +150,7 @@ def dtensor_input():
 
 @built
 def tensor_parallel_mlp():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     model = parallelize_module(mlp(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     x = torch.arange(16.0).reshape(4, 4) / 8
 
@@ -161,7 +161,7 @@ def tensor_parallel_mlp():
 
 @built
 def tensor_parallel_gradients():
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     model = parallelize_module(mlp(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     x = torch.arange(16.0).reshape(4, 4) / 8
 

@@ -40,7 +40,6 @@ class Collective:
         self.size: int = self.group.size()
         self.ops = torch.ops._c10d_functional
         self.in_order = vm.recorder.backend.in_order
-        divergence.watch()
         if getattr(options, "timeout", UNSET) not in (UNSET, None):
             raise Break("SB015", "a collective with a timeout of its own")
 
@@ -120,7 +119,7 @@ def _await_tensor(vm: VM, tensor: object) -> object:
 
 
 if dist.is_available():
-    from stator.ranks import divergence, operators
+    from stator.ranks import operators
 
     ProcessGroup = torch._C._distributed_c10d.ProcessGroup
     refuse(ProcessGroup.recv_anysource, ProcessGroup.monitored_barrier, ProcessGroup._start_coalescing,
