@@ -45,7 +45,7 @@ class JoinedPasses:
     unused: list[int]  # places of results that need no gradient
     autocast: Callable[[], Any]
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> object:
         return self.node.apply(*args)
 
     def build(self, record: Record = unrecorded) -> None:

@@ -66,7 +66,7 @@ def place(row: dict[str, Any]) -> str:
 
 
 def collectives(log: Iterable[events.Event]) -> list[str]:
-    module: Any = sys.modules.get("stator.ranks.launches")  # loaded with the first capture
+    module = sys.modules.get("stator.ranks.launches")  # loaded with the first capture
     return [] if module is None else [
         call.text() for event in log if isinstance(event, events.CaptureFinished) and event.graph is not None
         for call in module.collectives_of(event.graph.graph)]

@@ -265,14 +265,14 @@ def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
     load_attr(vm, module, instr.argval, SubmoduleFallback(module, instr.argval))
 
 
-def changed_modules(vm: VM) -> Any:
+def changed_modules(vm: VM) -> dict[str, Any] | None:
     """The stand-in of sys.modules, once the program has changed it; else None."""
     tracker = vm.heap.by_original.get(id(sys.modules))
     changed = tracker is not None and id(tracker) in vm.heap.changes.written and has_changed(tracker)
     return tracker.standin if changed and tracker is not None else None
 
 
-def module_of_the_trace(vm: VM, name: str, level: int) -> Any:
+def module_of_the_trace(vm: VM, name: str, level: int) -> types.ModuleType | None:
     """A module that the program has put in sys.modules, imported by a plain name; None for other imports."""
     modules = changed_modules(vm)
     if modules is None or level or "." in name or name not in modules:

@@ -400,7 +400,7 @@ def _abc_init(vm: VM, cls: Any, /) -> Any:
 
 
 @rule(_abc._abc_register)
-def _abc_register(vm: VM, cls: Any, sub: Any, /) -> Any:
+def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "registering a class with an abstract base class from outside")
     registered = vm.native(_abc._abc_register, (cls, sub))
