@@ -145,7 +145,8 @@ def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence
         def compile_it() -> Callable[..., Any]:
             return compile_piece(piece, given, settings, fake_mode, grad)
 
-        return compile_it() if share is None or piece.meta[WRITTEN_AROUND] else share(piece, given, grad, compile_it)
+        alone = share is None or piece.meta.get(WRITTEN_AROUND, True)  # or a way of a branch
+        return compile_it() if alone or share is None else share(piece, given, grad, compile_it)
 
     for gradient in gradients_to_take_between(gm, example_inputs, settings, grad_enabled):
         gradient.meta[BOUNDARY] = BETTER_CUT

@@ -102,13 +102,3 @@ def capture_without(site: CallSite, stop: Break) -> bool:
         return False
     site.learned.branches_break = True
     return True
-
-
-def needs_branches(site: CallSite, stop: Break) -> bool:
-    """After a Break on data that is an error: capture both ways of branches, where the settings leave it open."""
-    learned = site.learned
-    if stop.code not in ("SB002", "SB003") or site.settings.capture_control_flow is not None or learned.branches_break \
-            or learned.branches_needed:
-        return False
-    learned.branches_needed = True
-    return True

@@ -30,7 +30,6 @@ from stator.capture.next_attempt import (
     capture_without,
     guard_streams,
     hide_compiling,
-    needs_branches,
     relax_capture,
     run_uncompiled,
 )
@@ -383,15 +382,6 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     if site.breaks_are_errors(done.vm):
         if guard_streams(site, done, stop):
             return capture(site, bound)
-        if needs_branches(site, stop):
-            try:
-                return capture(site, bound)
-            except Unsupported:  # the first break is the cause
-                site.learned.branches_needed = False
-            try:
-                return capture(site, bound)
-            except Unsupported:  # the first break is the cause
-                site.learned.branches_needed = False
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)

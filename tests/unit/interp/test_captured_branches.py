@@ -1,4 +1,4 @@
-"""Captured branches: a tensor that one way leaves as it was, seen under two names or written to; under fullgraph."""
+"""options={"capture_control_flow": True}: a tensor that one way leaves as it was, seen under two names or written to."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import torch
 
 import stator
 from stator import events
-from tests.breaks import test_control_flow as programs
-from tests.breaks.capture import compare
-from tests.breaks.test_control_flow import DOWN, LARGE, UP, statement
 
 X = torch.arange(3.0)
 
@@ -174,43 +171,3 @@ def test_an_attribute_that_one_way_sets_is_no_effect_of_the_other(base: type) ->
             held.count = 0
             seen.append((each(x).tolist(), held.count))
         assert seen[0] == seen[1]
-
-
-# ---------------------------------------------------------------------- where a break is an error
-
-
-def nonempty(x):
-    found = x[x > 0]
-    return found.sum() if len(found) > 0 else x.sum() * 0
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", [statement, programs.without_else, nonempty], ids=lambda each: each.__name__)
-def test_on_where_a_break_is_an_error(program: Any, backend: str) -> None:
-    seen = compare(program, [(UP,), (DOWN,), (LARGE,)], backend=backend, fullgraph=True)
-    assert not seen.breaks and not seen.fallbacks
-
-
-@pytest.mark.parametrize("program", [programs.appends, programs.different_shapes, programs.loops], ids=lambda each: each.__name__)
-def test_the_first_break_is_the_error(program: Any) -> None:
-    compiled = stator.compile(program, backend="eager", fullgraph=True)
-    for _ in range(2):
-        with pytest.raises(stator.Unsupported, match="the truth of a tensor, at "):
-            compiled(UP)
-
-
-def test_a_number_that_is_pinned_chooses_one_way() -> None:
-    def program(x, n):
-        return x.reshape(3, 1) if n > 2 else x + n
-
-    assert not compare(program, [(UP, torch.tensor(k)) for k in (1, 3, 1)], fullgraph=True).breaks
-
-
-def test_a_backend_that_knows_no_cond_gets_breaks() -> None:
-    def refuse(graph: Any, inputs: Any) -> Any:
-        if any(node.target is torch.ops.higher_order.cond for node in graph.graph.nodes):
-            raise ValueError("no cond here")
-        return graph.forward
-
-    with pytest.raises(stator.Unsupported, match="the truth of a tensor, at "):
-        stator.compile(statement, backend=refuse, fullgraph=True)(UP)
