@@ -7,7 +7,6 @@ the end of the trace.  A `Scope` is a namespace read name by name: `scope.read("
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +25,6 @@ from stator.host.mechanism import Mechanism
 from stator.host.suspended_patches import names_of_module
 from stator.shapes.policy import Policy
 from stator.source import Global, Pinned, Source
-
-_BUILTINS = vars(builtins)
-_READ_BY_C = frozenset({"iter", "reversed", "getattr", "__import__"})  # the names CPython asks _PyEval_GetBuiltin for
 
 
 class Scope:
@@ -88,8 +84,6 @@ class Scope:
 
     def write(self, name: str, value: object) -> None:
         self.heap.changes.writes += 1
-        if self.namespace is _BUILTINS and name in _READ_BY_C:
-            raise Break("SB006", f"a change of builtins.{name}, which C code reads")
         if self.shadow is None:
             if self.overlay.get(name) is MISSING:
                 self.reborn.add(name)
@@ -268,8 +262,6 @@ class Records(Mechanism):
         self.changes.writes += 1
         tracker = self.by_standin.get(id(value))
         if tracker is not None:
-            if tracker.original is _BUILTINS:
-                raise Break("SB006", "a change of builtins, which C code reads (iter(), __import__)")
             for each in (tracker, tracker.part_of, tracker.dict_owner):
                 if each is not None:
                     self.changes.written[id(each)] = each

@@ -59,26 +59,3 @@ def test_print_may_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = stator.compile(lambda x: print(x) or x + 1, backend="eager", fullgraph=True)
     assert compiled(1) == 2
     assert said == [1]
-
-
-@pytest.mark.parametrize("through_the_dict", [True, False])
-def test_builtins_that_the_program_replaces_are_read_by_c(through_the_dict: bool) -> None:
-    def mine(*args: Any) -> Any:
-        return old(*args)
-
-    def reduced(items: list[int]) -> Any:
-        walker, names = iter(items), builtins.__dict__
-        if through_the_dict:
-            names["iter"] = mine
-        else:
-            builtins.iter = mine
-        try:
-            return walker.__reduce__()[0] is mine
-        finally:
-            builtins.iter = old
-
-    old = builtins.iter
-    try:
-        assert stator.compile(reduced, backend="eager")([1, 2])
-    finally:
-        builtins.iter = old
