@@ -72,7 +72,6 @@ class Learned:
     not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
     why_off: dict[Strategy, str] = field(default_factory=dict)  # the break that turned a way of capturing off
     branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
-    branches_needed: bool = False  # a break at a branch would be an error
 
 
 @dataclass
@@ -154,9 +153,7 @@ class CallSite:
         vm.heap.shapes = self.shapes
         vm.policy.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy
-        wanted = self.settings.capture_control_flow
-        vm.policy.capture_control_flow = not self.learned.branches_break and (
-            self.learned.branches_needed if wanted is None else wanted)
+        vm.policy.capture_control_flow = self.settings.capture_control_flow and not self.learned.branches_break
         vm.policy.not_rebuilt = self.learned.not_rebuilt
         vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.learned.why_off)
         vm.policy.effects_break = self.settings.print == "break"

@@ -154,12 +154,12 @@ import os
 import torch
 
 def program(x):
-    return x * os.getpid() / os.getpid()
+    return x * os.getppid() / os.getppid()
 """, """
 import os
 import torch
 
-PROCESS = os.getpid()
+PROCESS = os.getppid()
 
 def program(x):
     return x * PROCESS / PROCESS

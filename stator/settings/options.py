@@ -27,8 +27,7 @@ BackendFunction = Callable[..., Callable[..., object]]
 OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
-    "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond "
-                            "(default: where a break is an error)",
+    "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond",
     "audit": "an int n: one call in n is also made eagerly and compared, 0 for none (also STATOR_AUDIT=n)",
     "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
     "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default True)",
@@ -73,7 +72,7 @@ class Settings:
     name: str | None = None
     strict: bool = field(default_factory=strict_from_environment)
     compile_nested: bool = True
-    capture_control_flow: bool | None = None
+    capture_control_flow: bool = False
     replay: bool = True
     trace_numpy: bool = True
     audit: int = field(default_factory=audit_from_environment)
@@ -117,8 +116,7 @@ class Settings:
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
         for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions", "start", "guard_filter_fn"}:
-            if key != "capture_control_flow" or self.capture_control_flow is not None:
-                require_bool(f"options[{key!r}]", getattr(self, key))
+            require_bool(f"options[{key!r}]", getattr(self, key))
 
     def check_regions(self) -> None:
         if isinstance(self.regions, str) and self.regions in ("auto", "off"):

@@ -26,7 +26,7 @@ def test_two_processes(tmp_path: Path) -> None:
     assert (saved["method"], saved["own method"]) == (1, "the model's own: here")
     found = json.loads(in_new_interpreters(["-m", MODULE, "load", str(tmp_path)])[0].splitlines()[-1])
     assert found["ahead"] == saved["result"]
-    assert found["refused"].startswith("RecompileForbidden: no capture of scaled fits this call; the guard tensor x")
+    assert found["refused"].startswith("RecompileForbidden: no capture of scaled fits this call: x")
     assert found["method"] is True
     assert found["bundled"][0] is True and found["bundled"][1] == pytest.approx([math.sin(1) * 3 + 1] * 3)
     assert (found["captures"], found["loaded"]) == (0, 4)

@@ -192,7 +192,7 @@ class Recorder(InputRecorder):
         undoing = nullcontext() if mutation.is_repeatable_target(func) else self.services.undoing(func)
         if not mutation.is_repeatable_target(func):  # even now; torch would run it on constants
             known_values.forget_constants(mutation.tensors_in((args, kwargs)), ())
-        if declared and "out" not in kwargs:
+        if declared:
             known_values.forget_written(declared, mutation.tensors_in((args, kwargs)))
         with self.services.listening(target, args, kwargs), seen or nullcontext(), undoing:
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else

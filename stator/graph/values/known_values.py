@@ -343,9 +343,10 @@ def forget_written(written: Iterable[Any], given: Iterable[Any]) -> None:
     """Drop constants that an operation changes: FakeTensor keeps those in a list beside a tensor that is none."""
     constants = [fake for fake in written if type(fake) is FakeTensor and fake.constant is not None]
     if constants and any(type(fake) is FakeTensor and fake.constant is None for fake in given):
-        for fake in constants:
-            if fake.constant is not None:  # not yet dropped as an alias of another one
-                fake.fake_mode.fake_tensor_converter.invalidate_constant_aliases(fake.constant)
+        with torch._C.DisableTorchFunction():
+            for fake in constants:
+                if fake.constant is not None:  # not yet dropped as an alias of another one
+                    fake.fake_mode.fake_tensor_converter.invalidate_constant_aliases(fake.constant)
 
 
 def index_as_read(args: tuple[Any, ...]) -> tuple[Any, ...]:
