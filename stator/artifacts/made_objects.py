@@ -117,7 +117,7 @@ class Restorer(ValueReader):
         return made_from_text(kind, name, text, {key: self._named(item) for key, item in names.items()})
 
     def _named(self, item: Data) -> object:
-        """What a name in a text stands for; functions of Stator that are not loaded yet load when they are called."""
+        """Resolve a name of a text; a function of Stator that is not loaded yet loads at its first call."""
         if type(item) is list and item[0] == "o":
             row: Data = self.rows[item[1]]
             (kind, *name), facts = row

@@ -139,14 +139,15 @@ def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
         if has_boundaries(piece.graph):
             return compile_around_boundaries(piece, given, settings, fake_mode, grad, share)
-        if has_nothing_to_fuse(piece.graph):
+        if settings.has_own_backend and has_nothing_to_fuse(piece.graph):
             return run_as_captured(piece, given, replace(settings, backend="eager", mode=None, options={}))
 
         def compile_it() -> Callable[..., Any]:
             return compile_piece(piece, given, settings, fake_mode, grad)
 
-        alone = share is None or piece.meta.get(WRITTEN_AROUND, True)  # or a way of a branch
-        return compile_it() if alone or share is None else share(piece, given, grad, compile_it)
+        if share is None or piece.meta.get(WRITTEN_AROUND, True):  # a way of a branch has no such mark
+            return compile_it()
+        return share(piece, given, grad, compile_it)
 
     for gradient in gradients_to_take_between(gm, example_inputs, settings, grad_enabled):
         gradient.meta[BOUNDARY] = BETTER_CUT

@@ -1,7 +1,7 @@
 """Opcodes of 3.14 that stand for others.   LOAD_FAST_BORROW 0  ->  LOAD_FAST 0;  BINARY_OP 26  ->  BINARY_SUBSCR
 
 In: the tables of `opcode` and `dis`.  Out: names to decode such opcodes under, and what their operands number.  Earlier
-versions have none of them.  Texts of errors that versions word differently are asked of CPython.
+versions have none of them.  Error texts that differ between versions come from CPython itself.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _on_rank(scenario: Scenario, rank: int, folder: Path) -> None:
 
 
 def judged(scenario: Scenario, results: list[Result]) -> Result:
-    """What a pair of results is worth."""
+    """Judge a pair of results."""
     reports = [report for each in results for report in each.get("reports", [])]
     errors = [each["error"] for each in results if each.get("error")]
     if scenario.name in SYMMETRIC:

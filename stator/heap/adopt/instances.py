@@ -65,7 +65,7 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
 
 
 def box_attributes(heap: Heap, value: object) -> None:
-    """They have attributes too, though hardly any has some: they are boxed once they are asked for."""
+    """Box the attributes of an instance on first access: few instances have any."""
     tracker = heap.by_standin.get(id(value))
     if tracker is not None and tracker.initial_dict is None and type(tracker.original) in BOXED_LATER:
         fill_attributes(heap, tracker)
