@@ -44,6 +44,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/contracts/": "docs/contract.md",
     "stator/dumps/": "docs/report.md",
     "stator/guards/guard_filter.py": "docs/from-torch-compile.md",
+    "stator/backends/kernel_launches.py": "docs/performance.md",
     "stator/backends/symbol_inputs.py": "docs/from-torch-compile.md",
     "stator/interp/calls/module_copies.py": "docs/interpreter.md",  # step 17: C modules that are imported afresh
     "stator/interp/objects/weak_access.py": "docs/interpreter.md",  # step 17: weakref.proxy
