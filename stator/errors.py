@@ -1,9 +1,6 @@
 """The exceptions that Stator raises to its user.
 
-In: what went wrong, as fields.  Out: one exception whose text says the cause, the place and the remedy.
-
-The program's own exceptions never pass through here, and `breaks.Break` is not among these: it is how the
-tracer stops, and the user sees it only as `Unsupported`.
+In: what went wrong, as fields.  Out: one exception whose text states the cause, the place and the remedy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Find what makes a compiled call differ.   Trials, the compiled function, settings  ->  a Finding, or None
 
-The question is halved by compiling the call again: right when compiled afresh, the entry in use lacks a guard; right
-with backend "eager", the backend is wrong about an operation; else the capture is, about an effect or the result.
-
-A script shows a finding: values are written out as literals, large tensors are made anew from their metadata, and a
-value that cannot be written out is a marked gap.
+Compile the call again: right when compiled afresh, the entry in use lacks a guard; right with backend "eager", the
+backend is wrong about an operation; else the capture is, about an effect or the result.
 """
 
 from __future__ import annotations

@@ -64,10 +64,7 @@ def apply_partial(partial: functools.partial[Any]) -> Callable[..., Any]:
 
 
 class CompiledCallable:
-    """The compiled form of a callable that is not a plain function.
-
-    It does not bind as a method, since the original does not either; attributes are the original's.
-    """
+    """The compiled form of a callable that is not a plain function; it does not bind as a method, like the original."""
 
     def __init__(self, original: Callable[..., Any], entry: Callable[..., Any]) -> None:
         self._stator_entry = entry

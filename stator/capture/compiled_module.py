@@ -170,11 +170,7 @@ class _NoSubclass:
 
 
 def class_of_torchs_kind(original: type) -> type:
-    """The class that a compiled module says it has: the original's, and, for those who ask, torch's OptimizedModule.
-
-    Libraries unwrap what torch.compile gave them where `isinstance(model, torch._dynamo.OptimizedModule)`. As long as
-    nobody has loaded that class, nobody asks.
-    """
+    """The class that a compiled module shows: the original's and, where it is loaded, torch's OptimizedModule."""
     optimized = getattr(sys.modules.get(_TORCHS), "OptimizedModule", None)
     if not isinstance(optimized, type) or issubclass(original, optimized):
         return original

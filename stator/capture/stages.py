@@ -85,11 +85,7 @@ class WorldChanged(Exception):
 
 def capture(site: CallSite, bound: tuple[Any, ...],
             rejected: tuple[WorldChanged, ...] = ()) -> tuple[Any, Any, Installed] | None:
-    """One trace through every stage; None when it failed by a bug of ours.
-
-    `rejected`: the guards that refused earlier attempts. A fact that somebody changes has another value in each
-    attempt, or holds in the next; a guard that refuses every time, while its fact stays as it is, is a bug.
-    """
+    """One trace through every stage; None when it failed by a bug of ours; `rejected`: guards of earlier attempts."""
     code = site.fn.__code__
     events.emit(events.CaptureStarted(site.name, *site.user_line(bound)))
     started = time.perf_counter()

@@ -182,10 +182,7 @@ def new_fake_mode() -> FakeTensorMode:
 
 
 def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
-    """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
-
-    With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
-    """
+    """Interpret from the frames that `begin` makes: root, innermost, exception; `stop_step`: raise `stop` before it."""
     with put_back():
         state, around = global_state(), function_modes_around()
         hooks_around = _core.saved_hooks_of_program()

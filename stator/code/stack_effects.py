@@ -4,10 +4,7 @@
     BUILD_LIST: values*oparg -- list         as many values as the operand says
     FOR_ITER: iterator -- iterator value; jump: --      where a jump leaves something else
 
-In: an opcode's name and its raw operand.  Out: how many values it takes, and how many it leaves, falling through or
-jumping; CodeUnit  ->  depth everywhere, co_stacksize.  `emit/resume/native_opcodes` takes its operands by them, and
-tests compare them with `dis.stack_effect` and with the handlers of the interpreter.  Values that an instruction only
-looks at are not named.
+In: an opcode's name and its operand.  Out: how many values it takes and leaves; CodeUnit  ->  depths, co_stacksize.
 """
 
 from __future__ import annotations

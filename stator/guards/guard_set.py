@@ -1,10 +1,7 @@
 """The guards of one trace.   guards as they arise, with repeats  ->  each once, pruned, in checking order
 
-`GuardSet.add` is on the hot path of capture: one hash lookup.  `prune` drops implied guards.  Iteration puts cheap
-guards that are likely to fail first, and a parent before its children: the first failure is the best explanation.
-
-A `Pattern` holds the guards whose sources start at one object (layers[0]), a `PatternInstance` the source of another
-(layers[1]).  Its guards are made when they are read; `lower` numbers the nodes of a pattern once and shifts them.
+Cheap guards that are likely to fail come first, and a parent before its children.  A `Pattern` holds the guards whose
+sources start at one object (layers[0]), a `PatternInstance` the source of another (layers[1]); `lower` shifts nodes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Pure readers: small functions that guards call again at every entry, through a `CallOf` source.
 
     CallOf(Pinned(reduced), (Local("it", 0),))   ->   (iter, ([1, 2, 3],), 1), without advancing `it`
-
-Each looks at a C object that has no attribute for what is asked, changes nothing and runs no Python code of the
-program.
 """
 
 from __future__ import annotations

@@ -264,10 +264,7 @@ def effects_undone(target: object) -> contextlib.AbstractContextManager[None]:
 
 
 def _python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
-    """The function that the dispatcher would call for a key, and what it is bound to; None where that is not known.
-
-    The dispatcher does not give its kernels back.  Call the operator on empty arguments, and stop at the first frame.
-    """
+    """The Python kernel of an operator for a key: called on empty arguments, stopped at its first frame."""
     found: list[Any] = []
 
     def stop(fn: object, args: tuple[object, ...], closure: object) -> None:

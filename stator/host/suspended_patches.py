@@ -1,9 +1,7 @@
 """Take monkeypatches off torch while Stator works.   torch.Tensor.relu = f  ->  torch's own while a call is captured
 
-Stator, FakeTensor, AOTAutograd and Inductor use tensors and modules as they please; a patch is for the program alone.
-While a capture runs, torch's classes and modules hold what they held when Stator was imported; the interpreter reads
-names as the program has them (`names_of_class`, `names_of_module`).  Other threads would see the originals too: beside
-them nothing is taken off, and a replaced method of Tensor keeps the call eager.
+The interpreter reads names as the program has them (`names_of_class`, `names_of_module`).  Beside other threads nothing
+is taken off, and a replaced method of Tensor keeps the call eager.
 """
 
 from __future__ import annotations

@@ -139,10 +139,7 @@ class SavedExc:
 
 
 def add_entries(stack: list[Any], values: list[Any]) -> tuple[str, ...]:
-    """Append what the entries of a value stack hold to `values`, and return the kind of each.
-
-    No other list holds them: values of the program die when `values` is emptied.
-    """
+    """Append what the entries of a value stack hold to `values`, which alone holds them; the kind of each."""
     kinds: list[str] = []
     for item in stack:
         if item is NULL:

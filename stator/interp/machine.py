@@ -162,10 +162,7 @@ class Machine(Mechanisms):
     # ------------------------------------------------------------------ the loop
 
     def run(self, frame: Frame, start: Frame | None = None, thrown: BaseException | None = None) -> Any:
-        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first.
-
-        An exception of the program leaves as itself, not as Raised.
-        """
+        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first."""
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
         frame.parent = None
         frame.level = 0 if outer is None else outer.level + 1

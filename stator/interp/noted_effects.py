@@ -1,10 +1,8 @@
 """Effects that the residual replays.   print(x), warnings.warn(m)  ->  a record with the text, the values and the place
 
-In: output of the program, and warnings of C code that the trace runs.  Out: effects in order, noted once for the
-residual; a break where code of the user would see that they come late.  Values and text of one moment are `Moment` and
-`DeferredText`: a tensor that an operation may have changed since is copied inside the graph, at that node.
-`numpy.seterr` decides which floating-point errors warn: the trace hears all, keeps those that do, and guards the
-setting.
+In: output of the program, and warnings of C code that the trace runs.  Out: effects in order; a break where user code
+would see that they come late.  `Moment` and `DeferredText` are values and text of one moment: a tensor that is changed
+later is copied inside the graph.  `numpy.seterr` decides which floating-point errors warn, and is guarded.
 """
 
 from __future__ import annotations

@@ -149,10 +149,9 @@ def chain(vm: VM, innermost: Frame | None) -> list[Frame]:
 
 
 def plan_stop(vm: VM, innermost: Frame | None, leave: str = "", outermost: bool = False) -> int | None:
-    """The step to stop at: the innermost instruction all of whose callers can be resumed.
+    """The step to stop at: the innermost instruction all of whose callers can be resumed; None: there is none.
 
-    Do not stop in frames of the file `leave`, whose callees look at their caller; `outermost`: only in the first.  None
-    where the exception that a resumed stack begins with is still being raised.
+    Do not stop in frames of the file `leave`, whose callees look at their caller; `outermost`: only in the first.
     """
     if not vm.steps:
         return None
@@ -233,10 +232,7 @@ def _owned_generators(vm: VM, values: list[Any]) -> list[int]:
 
 def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,
                every: bool = False) -> tuple[int, ...]:
-    """Live slots at an instruction (`every`: all) that are bound in one of `held`; `calls`: its callee runs by now.
-
-    A generator is live although nothing reads it: it is closed when its frame ends.
-    """
+    """Live slots at an instruction (`every`: all) that are bound in one of `held`; generators always are."""
     slots: Any = range(frame.unit.nlocalsplus)
     if not every and not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = read_later(frame, index, calls)

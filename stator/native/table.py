@@ -4,9 +4,7 @@
     time.time      ->  Row(time.time, IMPURE_READ, code="SB013")
     ext.unknown    ->  None: default deny
 
-In: any callable. Out: its row, found by the object that the call finally reaches, or None. Names play no
-part: a bound C method is traced back to its descriptor, and the descriptor, bound to the same receiver
-again, must compare equal to the callable.
+In: any callable. Out: its row, found by the object that the call finally reaches, never by name, or None.
 """
 
 from __future__ import annotations

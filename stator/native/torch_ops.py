@@ -3,10 +3,7 @@
     torch.add, torch.Tensor.add, Tensor.T, F.layer_norm, torch.ops.aten.add.Tensor   ->  torch_leaf: True
     torch.is_grad_enabled, Tensor.backward, torch.nn.Linear, F.sigmoid's wrappers    ->  torch_leaf: False
 
-In: torch's own list of overridable functions and its C namespaces. Out: a set of object ids, made once.
-Functions that torch lets one override are leaves even when they are written in Python; all other Python is
-interpreted. Metadata (`size`, `dtype`, `is_floating_point`) is a leaf too: the recorder makes no node for a
-result without tensors.
+Functions that torch lets one override are leaves even when they are written in Python, and so is metadata (`size`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Settings of one `stator.compile` call.
 
 In: the keyword arguments of the public API.  Out: a frozen, validated `Settings`; a wrong argument raises
-`OptionTypeError` or `OptionValueError`, which name what is accepted.
-
-`options=` holds two kinds of keys: Stator's own (`OWN_OPTIONS`), which become fields of `Settings`, and
-those of the backend, which stay in `Settings.options`. Whether a backend knows its keys is the backend's to
-say (`stator.backends.check_settings`), so that this module needs no backend.
+`OptionTypeError` or `OptionValueError`.  Keys in `OWN_OPTIONS` become fields; a backend checks the others.
 """
 
 from __future__ import annotations

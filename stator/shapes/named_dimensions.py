@@ -1,9 +1,6 @@
 """Declared dimensions of arguments.   options={"shapes": {"x": {0: "batch"}, "y": {0: Dim("batch", max=64)}}}
 
-In: for each argument its open dimensions, by name, with ranges.  Out: which dimension of which argument is which
-`Dim`, and an error for a call that contradicts the declaration: a size out of range, two sizes of one name.
-
-A name stands for one size in all the arguments that use it. A number argument is declared by its `Dim` alone.
+Out: which dimension of which argument is which `Dim`; an error for a size out of range, or two sizes of one name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Choose the sizes and numbers that become symbols.
+"""Choose the sizes and numbers that become symbols: guards that failed (`Memory.learn`), the user's marks on tensors.
 
     dynamic=None   constants first; what is seen to change becomes a symbol in the next compile of the same place
     dynamic=True   all sizes, and numbers among the arguments, from the first compile on
     dynamic=False  constants always
-
-In: guards of entries that failed (`Memory.learn`), and the user's marks on tensors.  Out: for each tensor the
-dimensions that become symbols, for each number whether it becomes one.
 """
 
 from __future__ import annotations

@@ -140,9 +140,7 @@ class SymbolNodes:
     def unasked(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
-        A convolution's rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may
-        differ in the layout they give back. For contiguous operands they do not; nor do those for images on the CPU,
-        MKLDNN's and the native ones; NNPACK, which differs, wants 16 images at least.
+        Rules for fakes ask because kernels may differ in their layouts; for contiguous operands they do not.
         """
         if func is _ATTENTION:
             _require_filled((*args, *kwargs.values()))

@@ -1,10 +1,7 @@
 """Symbolic numbers, and values that are handed around unread.   u0 + 1, 2*s0; a str with nine values  ->  Varying
 
-In: a torch.SymInt, SymFloat or SymBool of the trace.  Out: its Python type; the number itself where one is needed (a
-guard if it has one, else a Break); Python's arithmetic on it, as far as torch's symbols compute what Python computes.
-
-The policy gives up guarding a place whose value changes too often: then only the type of its stand-in is known.  The
-program may pass it on, store, return and print it; an instruction that looks at it breaks and runs natively.
+Out: the Python type of a SymInt, SymFloat or SymBool; its number where one is needed (a guard if it has one, else a
+Break); Python's arithmetic on it.  Of a value that changes too often only the type is known: to look at it breaks.
 """
 
 from __future__ import annotations

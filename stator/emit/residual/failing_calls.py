@@ -1,11 +1,8 @@
 """Handle a graph that raises.   out = graph(x)  ->  try: ... except: restore the inputs; run the program instead
 
-A graph that raises must leave nothing changed: then the program itself does what comes before the error, in its order,
-and raises it at its own line, or handles it.  Inputs that the graph writes to, and random streams, are copied before
-and restored, up to KEPT_BYTES or a sixteenth of all inputs.  Where they are too large, the versions of the inputs show
-whether anything was written; if so, the graph's error is raised as it is.  So is the error of a graph with an operation
-that must not run twice (see graph/analysis/mutation).  Its traceback opens with the frames in which the program
-recorded the failing node: the code of a graph has one line a node, be it written by straight_line or by FX.
+Inputs that the graph writes, and random streams, are copied before and restored, up to KEPT_BYTES or a sixteenth of all
+inputs.  Else versions of the inputs show whether anything was written; if so, or if an operation must not run twice,
+the graph's error is raised, with the frames in which the program recorded the failing node.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """Inputs of a graph in the residual.   x of a tensor subclass  ->  plain_tensor(x)
 
-Inputs are handed over, copied before the graph runs, marked as static and checked.  A compiler that records CUDA graphs
-copies every input without the mark of `mark_static_address` at each call, and records nothing where the graph writes
-to one.  Parameters and buffers are static by their sources (`backends/cuda_graphs.py`); other tensors that a module
-holds are marked here, unless the program itself replaces them.
-
-Relations that were asserted of unbacked sizes of inputs are tested before the graph runs.  A call that fails the test
-runs uncompiled: it raises its own error, or a warning names the size.
+Inputs are handed over, copied before the graph runs, marked as static (CUDA graphs copy all others at each call), and
+checked against asserted relations of unbacked sizes.  A call that fails the check runs uncompiled.
 """
 
 from __future__ import annotations

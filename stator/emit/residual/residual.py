@@ -238,10 +238,7 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
 
 
 class UnderLocks:
-    """A residual under the locks that its program takes; called with every bound argument, then the locks.
-
-    Another thread may run between the guards and the locks: guards are checked, and inputs read, again under them.
-    """
+    """A residual under the locks that its program takes: guards are checked, and inputs read, again under them."""
 
     __slots__ = ("program", "residual", "count", "states", "__weakref__")
 

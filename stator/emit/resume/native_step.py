@@ -1,12 +1,9 @@
 """Run one suspended frame natively.   a frame with its values, its result  ->  its caller, ready to go on
 
-A continuation of the interpreter does to a `NativeFrame` what it would do to an interpreted frame: push a value, take
-an iterator off the stack, go on somewhere else.
-
     resume_code(code, index, slots, kinds)  ->  code of f(values): restore locals and stack, jump to `index`
 
-A resume function runs the original instructions behind a prologue.  Its values come in one list, locals first, then
-the stack from the bottom up; the prologue empties it, so that the frame alone holds them.
+A continuation of the interpreter acts on a `NativeFrame` as on an interpreted frame.  The prologue of a resume function
+empties the list of values, so that the frame alone holds them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Where compilers and autograd differ.   nn.Parameter(t), hooks on modules  ->  nodes between compiled pieces
 
-In: changes of the program to autograd's record; a captured graph.  Out: functions that nodes call; whether no compiler
-may have a graph.  A backend that runs the nodes in order calls these functions; for every other one the graph is cut
-there (see backends/pieces), so that no compiler sees them.  Some operations are boundaries because a compiler would
-only make them slow (`BETTER_CUT`): a graph that cannot be cut there is compiled in one piece.
+A backend that runs the nodes in order calls these functions; for every other one the graph is cut there
+(backends/pieces).  A graph that cannot be cut at a `BETTER_CUT` is compiled in one piece.
 """
 
 from __future__ import annotations

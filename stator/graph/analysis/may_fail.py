@@ -1,9 +1,7 @@
 """Which graphs may raise while they run.   t[i] with a tensor i: may;  relu, matmul, x[0]: not
 
-Guards hold the metadata of all inputs, and FakeTensor's rules have judged it.  What is left are errors that depend on
-values (an index out of bounds, a division of integers by zero, an assertion) or on overlapping memory.  An operation
-that is not listed may raise.  A dead node that may raise becomes an output (`x[i]; return 3`): a compiler, which drops
-dead nodes, then computes it, and the error is raised as in eager.
+Guards hold the metadata of inputs: what is left are errors that depend on values or overlapping memory.  An operation
+that is not listed may raise.  A dead node that may raise becomes an output, so that a compiler keeps it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Which memory an operation writes to, and whether it may run twice.   x.add_(1)  ->  x;   F.relu(y, True)  ->  y
 
-In: a torch callable with its fake arguments; later, the node it became.  Out: the arguments it writes to.
-
-Schemas of operators answer first (`Tensor(a!)`, `mutates_args`, out=).  A callable without a schema (a Python function,
-`x[i] = v`, a function put into the graph whole) is observed while it runs on fakes: by version counters of the
-arguments, and by a dispatch mode where there is no counter (inference tensors) or the code is the user's.  The recorder
-stores the answer on the node (`WRITTEN`); every later pass reads it there.
+In: a torch callable with its fake arguments.  Out: the arguments it writes to, by its schema, or observed while it runs
+on fakes: version counters, or a dispatch mode.  The recorder stores them on the node (`WRITTEN`) for later passes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Nodes of an FX graph: how callables are spelled, and nodes made directly.   Tensor.view -> call_method "view"
 
-`create_node` searches the arguments for raw symbols, which the recorder never leaves among them, and spells every name
-anew; it is half of what a node costs.  A stretch that the trace has recorded is recorded again on other tensors: nodes
-with the same targets, constants and metadata, named as if they had been recorded one by one.  The fakes inside the
-stretch are shared with the first one: nothing of the program holds them any more.
+`create_node` is half of what a node costs.  A recorded stretch is recorded again on other tensors: nodes with the same
+targets, constants and metadata, named as if they had been recorded one by one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without asking torch
+"""Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without FakeTensor
 
-In: an operation and arguments whose tensors are plain.  Out: a `Layout` (or several, with the class that holds them),
-or None where no rule is sure and FakeTensor decides.  Quick rules cover the everyday case: dense tensors of one dtype
-on a CPU or CUDA device, laid out row by row.  Behind them torch's kernels for tensors without memory (`kernel`) cover
-layouts in which these do as the real ones.  Errors are never a rule's: what looks wrong is None.
-
-tests/unit/graph/test_layout_rules.py compares every rule with FakeTensor and with real tensors.
+Out: a `Layout` (or several, with the class that holds them), or None where FakeTensor must decide; rules never raise.
+Quick rules cover dense tensors of one dtype, laid out row by row; behind them, torch's kernels for tensors without
+memory (`kernel`).  tests/unit/graph/test_layout_rules.py compares each with FakeTensor and real tensors.
 """
 
 from __future__ import annotations

@@ -233,11 +233,7 @@ class Recorder(InputRecorder):
             raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
 
     def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call on fakes: its arguments as they are recorded, and its result.
-
-        Where it needs unbacked numbers, it is tried again with items of the tensors that stand for them, and then with
-        every number that a guard can promise.
-        """
+        """The call on fakes: recorded arguments and result; tried again with items of tensors, then known numbers."""
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)
         if name == "__bool__":
@@ -371,10 +367,7 @@ class Recorder(InputRecorder):
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
                written: Any = None, repeatable: bool = True) -> fx.Node:
-        """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
-
-        None: whatever inner graphs among the arguments write to (see mutation).
-        """
+        """One node for a call whose result is known; written tensors (None: of inner graphs), whether it may run twice."""
         self.services.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)

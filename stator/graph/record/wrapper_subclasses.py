@@ -1,9 +1,7 @@
 """Wrapper subclasses (`__torch_dispatch__`).   a TwoTensor  ->  a fake of its sizes, and a TwoTensor of fakes behind it
 
-The interpreter sees the outer fake, like that of any tensor.  An operation on it is done on the wrapper behind, whose
-own `__torch_dispatch__` runs, and recorded as one node on the outer tensors: AOTAutograd takes such graphs, and takes
-the wrappers apart itself.  As for torch, the code of such a class is a function of its inner tensors and of the context
-that it flattens to (`__tensor_flatten__`).
+An operation is done on the wrapper behind, whose own `__torch_dispatch__` runs, and recorded as one node on the outer
+tensors, which AOTAutograd takes apart.  The code of the class is a function of what `__tensor_flatten__` gives.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
-In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
-Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part,
-unless the range of the random number decides (`torch.rand([]) < 0.0`).
-
-The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
-need, so a program that lets the graph keep its numbers gets no such guard.
+In: a node whose value the program needs now.  Out: that value, where it is computed from constants and small integer
+inputs, whose contents become a guard; UNKNOWN where a parameter, a float input or a random number takes part, unless
+its range decides.  The slice of the graph behind the node runs once, on copies.
 """
 
 from __future__ import annotations

@@ -2,11 +2,8 @@
 
     a list_iterator at any position  ->  an iterator over boxes of peek(it, 0), peek(it, 1), ...
 
-Guarded are the next items, never the position: a loop with a graph break in its body is compiled once.  Write-back
-advances the user's iterator by the number of items that the program took.
-
-Iterators over sets, deques, arrays and memoryviews, and the pools of itertools, are copied to read their items: copies
-run no Python code.  pairwise and tee hold items that they have taken and not yielded yet.
+Guarded are the next items, never the position.  Write-back advances the user's iterator.  Iterators over sets, deques,
+arrays and memoryviews, and pools of itertools, are copied to read their items.
 """
 
 from __future__ import annotations

@@ -372,10 +372,7 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
 
 
 def with_defaults(vm: VM, func: types.FunctionType, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call by C code, for which CPython has filled in the user's own defaults.
-
-    An argument that C code passes is a stand-in, or a constant: a default that is equal to it must stay so.
-    """
+    """Arguments of a call by C code, with the user's defaults that CPython has filled in; equal ones must stay so."""
     code, raw, bound = func.__code__, func.__defaults__ or (), list(args)
     first = code.co_argcount - len(raw)
     for slot in range(first, code.co_argcount + code.co_kwonlyargcount):

@@ -6,9 +6,6 @@
     new_generator(...)       a native generator that has not started: a shell to be filled
     stand(generator, ...)    put a native generator at an instruction, with these locals and this stack
     mark_running, finish     show it as running while its frame is resumed elsewhere; end it
-
-C code can iterate, await and drop such an object as usual.  The loop itself resumes the frame without recursion.  A
-compiled segment writes back what it did to a generator from outside, so that CPython can go on from there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Repeated structure.   the trace of layer 0  ->  the trace of layer 1, without interpreting it
 
-In: calls of nn.Modules.  The first call of a class with arguments of one description is interpreted, and remembered as
-a segment: which nodes, inputs and guards it added.  Out: for a later call of another module of that class, if the facts
-of the first hold for it (`template`), the same nodes on its own parameters, the same guards about it, and the value.
-Where anything is in doubt the call is interpreted, as without all this.  docs/replay.md has the argument.
+The first call of a class with arguments of one description is interpreted, and remembered as a segment: nodes, inputs
+and guards.  A later module of that class for which its facts hold (`template`) gets the same on its own parameters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """A recorded module call in terms of the module.   a segment of the trace  ->  a template for modules like it
 
-In: the stretch of the trace between the entry and the return of the call, and the guards and records below the source
-of the module.  Out: the facts it relied on, as a guard program with the module as its one argument; its graph inputs;
-its nodes; its value.  By the law that every outside fact used is guarded, a module that passes this program is traced
-alike.  `Unlike`: the segment cannot be said in these terms, and the module is interpreted.
+Out: the facts it relied on, as a guard program with the module as its one argument; its graph inputs, nodes and value.
+`Unlike`: the segment cannot be expressed in these terms, and the module is interpreted.
 """
 
 from __future__ import annotations

@@ -5,9 +5,7 @@
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; of a leaf from outside, a note
     p.data = p.data - g       ->  a note: the residual exchanges the memory after the graph
 
-A leaf that is used under both flags breaks where its flag changes: no compiler knows a leaf that is one for a while.  A
-view has the flag of its base: a base with a view that the call sees breaks, and guards keep other bases apart.  After
-an assignment to `.data` the graph uses the owner of the new memory; a leaf that wants a gradient cannot be used so.
+A leaf that is used under both flags breaks where its flag changes, as does a base with a view that the call sees.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Rules for caches and locks of the standard library.   functools.cached_property, lru_cache, with lock: ...
 
-A cached_property takes a lock around the first read, which no other thread can contend while tracing: here the value is
-computed and stored without it.  A cache made inside the trace is used as it is.  An outside cache is read without using
-it, and each call is made again at write-back, so that hits, misses and the order of use are kept; a miss is
-interpreted, and its result handed over then.
-
-A lock that the program takes is taken by the residual, without waiting, before anything is read; guards are checked
-under it, and the residual releases at the end what the program released.  Where the lock is not free the call runs
-eagerly, and waits as it would.  Sections of one call run together: no other thread gets in between, and none can tell,
-as nothing in the call waits.
+A cached_property is computed without its lock.  An outside cache is read without using it, and each call is made again
+at write-back, so that hits, misses and the order of use are kept; a miss is interpreted, and its result handed over.
+A lock is taken by the residual, without waiting, before anything is read; guards are checked under it.  Where it is not
+free the call runs eagerly.
 """
 
 from __future__ import annotations

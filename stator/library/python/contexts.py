@@ -5,9 +5,6 @@
     scale.reset(token)        ->  the set is forgotten, where it was the last one of this variable
     numpy.errstate()          ->  a break: C code reads numpy's variables, and would read them as before the trace
     Decimal(1) / Decimal(7)   ->  the quotient, under the guarded settings of the thread's decimal context
-
-Decimals are computed on a context of the trace with the user's settings; the residual raises the flags that were raised
-there.  Access to a decimal context itself (getcontext, localcontext) breaks.
 """
 
 from __future__ import annotations

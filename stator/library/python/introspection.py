@@ -1,11 +1,8 @@
 """Rules for Python's introspection.   inspect.signature(f)  ->  a fresh Signature, guarded;  sys.getrecursionlimit()
 
-A signature of an outside function is its code, its defaults and its annotations: the code is guarded, the rest is
-handed out unread, in boxes.  Installed packages do not change while a process runs: their queries are answered without
-a guard (docs/decisions/0003-installed-packages.md).  sys._getframe() breaks in a caller that really calls: a frame that
-reads itself runs to its end natively; one that reads its caller needs that one natively too: two frames deep the whole
-call runs natively; deeper, the outermost frame calls natively, from a frame that looks like its own, and its callee is
-captured by itself.
+Of an outside function the code is guarded; defaults and annotations are handed out unread, in boxes.  Queries of
+installed packages have no guard (docs/decisions/0003-installed-packages.md).  sys._getframe() breaks in a caller that
+really calls: frames that are read run natively.
 """
 
 from __future__ import annotations

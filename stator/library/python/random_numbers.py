@@ -1,14 +1,9 @@
 """Rules for random numbers of Python and numpy.   random.random()  ->  a number that is drawn when the residual runs
 
-A draw with plain arguments is made by the residual itself, before the graph, in the program's order and from the
-user's own stream; the trace knows its type and range only.  Arithmetic on it goes into the graph, a branch on it
-breaks.  An array that is drawn is an input of the graph.  choice(), sample() and shuffle() among numbers of one type
-give such numbers; among other things they break at that very call, and so does a read of a stream's state.
-
-A stream that is made inside, seeded or set to a state there draws the same numbers at every call: the trace has a real
-one, whose methods are interpreted or run natively (random.seed(5); random.choice(xs)  ->  the very item).  Where it
-stands in for one from outside, the residual sets that one to the state in which the program left it.  Under
-fullgraph=True a program that would break at a drawn number is captured again so: the state of the stream is guarded.
+A draw with plain arguments is made by the residual, before the graph, in the order of the program and from the user's
+stream; the trace knows its type and range.  A drawn array is an input of the graph.  choice(), sample() and shuffle()
+among numbers of one type give such numbers, and break among other things.  A stream that is made, seeded or set inside
+draws the same numbers at every call: the trace has a real one, whose state the residual writes back.
 """
 
 from __future__ import annotations

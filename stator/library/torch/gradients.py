@@ -1,13 +1,11 @@
 """Rules for autograd: torch.autograd.grad, forward mode, parameters, full backward hooks of modules.
 
     g, = torch.autograd.grad(y.sum(), x)        ->  one node, whose results are new fakes
-    with dual_level(): make_dual(x, t) ...      ->  nodes; the trace enters the level for real
+    with dual_level(): make_dual(x, t) ...      ->  nodes; the trace enters the level for real, and must leave it
     nn.Parameter(t), full backward hooks        ->  nodes at which compilers cut (graph/analysis/autograd_boundaries)
 
-torch.autograd.grad needs outputs whose whole history is in the graph: every outside tensor behind them is a leaf.  The
-engine runs on the fakes, which have the same history, to find which gradients there are; its errors are breaks.  A dual
-level must be left in the trace that entered it: a stop before that turns this strategy off, and entering breaks.
-Backward hooks run in the program's backward pass: they are the user's own functions, guarded by identity.
+torch.autograd.grad needs outputs whose whole history is in the graph.  The engine runs on the fakes to find which
+gradients there are; its errors are breaks.
 """
 
 from __future__ import annotations

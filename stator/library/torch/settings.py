@@ -1,9 +1,7 @@
 """Rules for torch's settings and devices: grad mode, autocast, defaults, determinism, attention kernels.
 
-A change is recorded in the graph and made for real while tracing (see graph/state/torch_state); a reader of a setting
-that the entry does not guard anyway is guarded by its own answer.  A default device is played by the recorder, and set
-for real by the residual.  Capabilities of a device never change while the process lives; the number of devices and the
-current one are guarded.  A change of the current device, waiting for a device and streams break.
+A change is recorded in the graph and made for real while tracing (graph/state/torch_state); a reader is guarded by its
+answer.  The recorder acts as the default device, and the residual sets it.  Changes of the current device break.
 """
 
 from __future__ import annotations
