@@ -59,8 +59,6 @@ class Checkpoint:
         if failures:
             raise CannotRestore("; ".join(failures))
 
-    # ------------------------------------------------------------------ one object
-
     def _note(self, value: Any) -> None:
         kind = type(value)
         if is_a(value, torch.Tensor):

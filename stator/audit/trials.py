@@ -86,8 +86,6 @@ class Trials:
     def compare(self, eager: Outcome, compiled: Outcome) -> list[tuple[str, str]]:
         return list(differences(eager, compiled, self.exact))
 
-    # ------------------------------------------------------------------ places
-
     def first_line(self, happened: Callable[[], bool]) -> tuple[str, int] | None:
         """The line of the program after which something is so, in an eager run."""
         found: list[tuple[str, int]] = []

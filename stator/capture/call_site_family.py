@@ -91,9 +91,6 @@ def same_settings(one: Settings, other: Settings) -> bool:
                if each.name not in ("backend", "name"))
 
 
-# ---------------------------------------------------------------------- forced backends
-
-
 def settings_under(settings: Settings, backend: Any) -> Settings:
     """A function's own settings with another backend; its mode and options were for its own."""
     if backend is None:

@@ -87,9 +87,6 @@ def _post_dominators(unit: CodeUnit) -> list[int]:
     return found
 
 
-# ---------------------------------------------------------------------- live slots
-
-
 # A cell's slot holds the cell: storing into it or emptying it needs the cell, so both are reads of the slot.
 # DELETE_FAST raises on an unbound slot, so it reads too.
 READS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST",
@@ -188,9 +185,6 @@ def _live_masks(unit: CodeUnit) -> list[int]:
 
 def _mask(slots: tuple[int, ...]) -> int:
     return sum(1 << slot for slot in set(slots))
-
-
-# ---------------------------------------------------------------------- loads whose value is passed on
 
 
 _FOLLOWED = frozenset("""

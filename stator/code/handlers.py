@@ -111,9 +111,6 @@ def _only_raises_again(unit: CodeUnit, index: int) -> int | None:
     return again
 
 
-# ---------------------------------------------------------------------- saved exceptions
-
-
 def saved_exceptions(unit: CodeUnit, index: int) -> Positions:
     """The positions (0 is the bottom) that hold a saved exception before instruction `index`."""
     return unit.analysis("saved_exceptions", _flow)[index]

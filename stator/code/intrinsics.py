@@ -37,9 +37,6 @@ def intrinsic(name: str) -> Callable[..., Any]:
     return FunctionType(code, {"__name__": "typing", "__builtins__": builtins}, name, (None,))
 
 
-# ---------------------------------------------------------------------- deprecations
-
-
 def _text_of(call: Callable[[], Any]) -> str:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

@@ -164,9 +164,6 @@ def net_effect(opname: str, arg: int, jump: bool) -> int:
     return (effect.pushes_when_jumping if jump else effect.pushes)(arg) - effect.pops(arg)
 
 
-# ---------------------------------------------------------------------- depths
-
-
 def effect(instruction: Instruction, jump: bool) -> int:
     """Net values pushed; RETURN_GENERATOR counts the value that the generator's first resumption pushes."""
     return net_effect(instruction.opname, instruction.arg or 0, jump)

@@ -101,9 +101,6 @@ def _short(value: torch.dtype | torch.layout) -> str:
     return str(value).removeprefix("torch.")
 
 
-# ---------------------------------------------------------------------- numpy
-
-
 def same_contents(array: object, expected: Any) -> bool:
     """Whether an array holds these bytes."""
     if type(array) is not numpy.ndarray:

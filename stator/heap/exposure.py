@@ -33,8 +33,6 @@ class Exposure(Records):
     arrays: Any  # of the Heap that this is a part of
     constants: Any
 
-    # ------------------------------------------------------------------ exposure to C code
-
     def expose(self, value: Any) -> None:
         """Force every direct element of an outside container, for C code that will look at them."""
         if type(value) is types.MappingProxyType:

@@ -144,9 +144,6 @@ def are_distinct(*objects: object) -> bool:
     return len(set(map(id, objects))) == len(objects)
 
 
-# ---------------------------------------------------------------------- constants
-
-
 # Equal values of these types are one object, or close enough that nobody tells them apart.
 _SINGLE = frozenset({type(None), bool, type(...), type(NotImplemented), torch.dtype, torch.layout,
                      torch.memory_format, torch.qscheme})

@@ -160,9 +160,6 @@ def _attributes_changed(tracker: VariableTracker) -> bool:
     return now.keys() != initial.keys() or not all(is_current(initial[member], now[member]) for member in now)
 
 
-# ---------------------------------------------------------------------- objects that die at write-back
-
-
 PARTS_LIMIT = 200  # of a dying object, that are looked at
 _SLACK = 2  # references that are nobody's for long: arguments, variables of ours
 _LIVING = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.Tensor)

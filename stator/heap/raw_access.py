@@ -133,9 +133,6 @@ def is_member_of_pybind(cls: type) -> bool:
     return type(cls).__name__ == "pybind11_type" and "__entries" in type.__dict__["__dict__"].__get__(cls)
 
 
-# ---------------------------------------------------------------------- members
-
-
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
 _RAW: tuple[type, ...] = (list, tuple, set, frozenset, collections.deque)
 

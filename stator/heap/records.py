@@ -170,8 +170,6 @@ class Records(Mechanism):
         self.changes = Changes()
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
 
-    # ------------------------------------------------------------------ as a mechanism
-
     def fingerprint(self) -> Any:
         return outside_changes.fingerprint(self)  # type: ignore[arg-type]  # it is a Heap
 
@@ -195,8 +193,6 @@ class Records(Mechanism):
                 held.clear()
         for state in (self.dicts, self.tables, self.changes):
             state.clear()
-
-    # ------------------------------------------------------------------ guards
 
     def guard(self, source: Source, kind: Kind, value: object) -> None:
         if type(source) is Pinned and kind in _PINNED_FACTS:
@@ -226,8 +222,6 @@ class Records(Mechanism):
         """The user's object behind a stand-in; a fresh or constant value is itself."""
         tracker = self.tracker_of(value)
         return value if tracker is None else tracker.original
-
-    # ------------------------------------------------------------------ records
 
     def box(self, raw: object, make: object, base: Source, key: object = NO_KEY) -> Box:
         return Box(self, raw, make, base, key)  # type: ignore[arg-type]  # it is a Heap

@@ -167,9 +167,6 @@ def _guard_walks(heap: Heap, mutated: VariableTracker) -> None:
             heap.guard(place, Kind.FRESH_CALL, False)
 
 
-# ---------------------------------------------------------------------- memory
-
-
 NOWHERE = (0, 0, 0)
 
 

@@ -71,9 +71,6 @@ def recorded(adopt: Callable[..., Any]) -> Callable[..., Any]:
     return adopter
 
 
-# ---------------------------------------------------------------------- unread places
-
-
 class Box:
     """A place of an outside object that has not been read yet (or has: then `value` is its stand-in)."""
 

@@ -159,8 +159,6 @@ class Machine(Mechanisms):
     def torch_state(self) -> TorchState:
         return self.recorder.torch_state
 
-    # ------------------------------------------------------------------ the loop
-
     def run(self, frame: Frame, start: Frame | None = None, thrown: BaseException | None = None) -> Any:
         """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first."""
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
@@ -320,8 +318,6 @@ class Machine(Mechanisms):
             traceback = frames.with_place(traceback, place)
         return traceback
 
-    # ------------------------------------------------------------------ frames
-
     def push(self, frame: Frame, cont: Continuation | None = None) -> None:
         """Call into `frame`; its result goes to the current frame's stack, or to `cont`."""
         frame.parent = caller = self.frame
@@ -361,8 +357,6 @@ class Machine(Mechanisms):
 
     def is_from_outside(self, value: object) -> bool:
         return id(value) in self.heap.by_standin
-
-    # ------------------------------------------------------------------ places
 
     def location(self) -> tuple[str, int, str] | None:
         frame = self.frame

@@ -147,9 +147,6 @@ class TraceEnvironment(ShapeEnv):
             return number
 
 
-# ---------------------------------------------------------------------- sums
-
-
 _add = sym_node._optimized_add
 
 
@@ -160,9 +157,6 @@ def is_sum_of_symbols(expression: object) -> bool:
 def _checked_add(left: object, right: object, left_noted: bool = False, right_noted: bool = False) -> tuple[bool, Any]:
     """Add by torch's short cut only where the noted sum of different symbols still is one: after a == b it is `2*a`."""
     return _add(left, right, left_noted and is_sum_of_symbols(left), right_noted and is_sum_of_symbols(right))
-
-
-# ---------------------------------------------------------------------- lines and names
 
 
 class LocatedList(list[Any]):

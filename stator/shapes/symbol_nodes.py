@@ -152,8 +152,6 @@ class SymbolNodes:
             return self.shape_env.suppress_guards()
         return _NOTHING
 
-    # ------------------------------------------------------------------ definitions
-
     def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: object) -> None:
         """An int or float from outside; it becomes an input of the graph where the graph uses it."""
         self.numbers[symbol] = (value, source)
@@ -260,8 +258,6 @@ class SymbolNodes:
                 f"({step.idx})" if made.endswith(".size") else f"[{getattr(step, 'idx', step)}]"
         return made
 
-    # ------------------------------------------------------------------ nodes
-
     def node_of(self, value: Any) -> Any:
         """The node of a symbolic value, or the number it has become."""
         constant = as_constant(value)
@@ -331,9 +327,6 @@ class SymbolNodes:
         hint = self.shape_env.backed_var_to_val.get(symbol)
         node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
         return node
-
-
-# ---------------------------------------------------------------------- key paths
 
 
 _OPERATORS = {"size": torch.ops.aten.sym_size.int, "stride": torch.ops.aten.sym_stride.int,

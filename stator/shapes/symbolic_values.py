@@ -352,9 +352,6 @@ if not hasattr(PythonReferenceAnalysis, "identity"):  # torch's pass for asserti
     PythonReferenceAnalysis.identity = staticmethod(lambda value: value)
 
 
-# ---------------------------------------------------------------------- text
-
-
 def _called(name: str) -> Callable[..., Any]:
     return lambda self, expr: f"{name}({', '.join(map(self._print, expr.args))})"
 

@@ -60,9 +60,6 @@ def write_effects(build: Rebuilder) -> int:
     return len(statements)
 
 
-# ---------------------------------------------------------------------- one mechanism
-
-
 def _write_heap(build: Rebuilder, heap: Heap, statements: list[str]) -> None:
     vm = build.vm
     tensors = bool(vm.tensors.grads or vm.tensors.data or vm.tensors.attributes)  # whether anything was set on one
@@ -126,9 +123,6 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     kinds = {ShadowKind.UPCOMING: 0, ShadowKind.ITERATOR: 2}
     first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
     return first + others + last[::-1]
-
-
-# ---------------------------------------------------------------------- one outside object
 
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -321,9 +315,6 @@ _WRITTEN_WHOLE = {ShadowKind.OPAQUE: _diff_generator, ShadowKind.ITERATOR: write
                   ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: write_array}
 _CONTENTS = {ShadowKind.UPCOMING: _diff_upcoming, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
              ShadowKind.SET: _diff_set, ShadowKind.CELL: _diff_cell, ShadowKind.TENSOR: _diff_tensor}
-
-
-# ---------------------------------------------------------------------- tensors
 
 
 @dataclass

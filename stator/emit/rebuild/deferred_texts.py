@@ -95,9 +95,6 @@ def write_frozen(build: Rebuilder, value: Any) -> str:
     return build.value(value)
 
 
-# ---------------------------------------------------------------------- what the residual program calls
-
-
 def leaf_of(tensor: torch.Tensor, wants_grad: bool, parameter: bool) -> torch.Tensor:
     """A leaf of the same contents."""
     tensor = tensor.detach()

@@ -70,9 +70,6 @@ def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
                f"{build.writer.constant(now, 'contents')})")
 
 
-# ---------------------------------------------------------------------- what the residual program calls
-
-
 def fresh_array(contents: Any, writeable: bool) -> Any:
     made = contents.copy(order="K")
     if not writeable:

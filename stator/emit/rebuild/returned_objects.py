@@ -210,9 +210,6 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
 }
 
 
-# ---------------------------------------------------------------------- exceptions
-
-
 _HEAP_TYPE = 1 << 9
 
 
@@ -266,9 +263,6 @@ def _put(build: Rebuilder, name: str, owner: type, key: str, item: object) -> No
 def put_part(exc: BaseException, owner: type, name: str, value: object) -> None:
     """Set one C-level attribute of an exception."""
     owner.__dict__[name].__set__(exc, value)
-
-
-# ---------------------------------------------------------------------- classes
 
 
 # Made by type.__new__ itself, from the rest.
@@ -326,9 +320,6 @@ def new_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[st
     if issubclass(meta, torch._C._TensorMeta):
         torch._C._TensorMeta.__init__(cls, name, bases, namespace)
     return cls
-
-
-# ---------------------------------------------------------------------- context variables
 
 
 def write_context_sets(build: Rebuilder) -> None:

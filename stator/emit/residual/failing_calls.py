@@ -149,9 +149,6 @@ def graph_failed_inside_a_handler(error: Exception) -> Any:
     return forgive()
 
 
-# ---------------------------------------------------------------------- inputs, restored
-
-
 KEPT_BYTES = 4 << 20
 SHARE = 16
 _own = torch._C.TensorBase  # where the program may have replaced Tensor's methods
@@ -205,9 +202,6 @@ def put_back(kept: list[Any]) -> bool:
             if version is not None:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
     return True
-
-
-# ---------------------------------------------------------------------- frames of failed nodes
 
 
 Standing = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known

@@ -83,9 +83,6 @@ def write_copies(build: Rebuilder, made: list[Any]) -> list[str]:
     return lines
 
 
-# ---------------------------------------------------------------------- static addresses
-
-
 def mark_static_addresses(heap: Heap, inputs: list[Any], bound: tuple[Any, ...]) -> None:
     """Note on each placeholder that its tensor stays, if it does."""
     members: set[Source] | None = None
@@ -121,9 +118,6 @@ def is_held(heap: Heap, graph_input: Any, bound: tuple[Any, ...]) -> bool:
         return True
     now = (instance_dict(tracker.standin) or {}).get(place.key)
     return now is graph_input.fake or type(now) is Box
-
-
-# ---------------------------------------------------------------------- asserted sizes
 
 
 def require_sizes(build: Rebuilder, inputs: list[Any], asserted: dict[fx.Node, Any], names: Callable[[Any], str]

@@ -234,9 +234,6 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
 
 
-# ---------------------------------------------------------------------- under locks
-
-
 class UnderLocks:
     """A residual under the locks that its program takes: guards are checked, and inputs read, again under them."""
 

@@ -231,9 +231,6 @@ def caller_of(state: FrameState, line: int) -> types.FunctionType:
     return types.FunctionType(code, state.namespace)
 
 
-# ---------------------------------------------------------------------- inherited facts
-
-
 _NESTING = 3  # levels of fresh containers that are looked into
 _DATA = frozenset({"SB002", "SB003", "SB004", "SB024"})  # breaks whose results differ from call to call
 

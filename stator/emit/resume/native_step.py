@@ -130,9 +130,6 @@ class NewOwners:
         return made
 
 
-# ---------------------------------------------------------------------- surroundings
-
-
 def own_frames_dropped(tb: Any) -> Any:
     """A traceback without Stator's frames at its top."""
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith((OWN_FOLDER, "<stator")):
@@ -151,9 +148,6 @@ def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:
         exc.__traceback__, exc.__context__ = traceback, context
         del exc, traceback, context  # see ResumePoint.run_native
         return run(*args)
-
-
-# ---------------------------------------------------------------------- resume functions
 
 
 _SIGNATURE_FLAGS = 0x04 | 0x08  # varargs, varkeywords

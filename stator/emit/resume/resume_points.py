@@ -50,8 +50,6 @@ class ResumePoint:
         more = sum(kind == "value" for kind in self.pushes) + self.handled + self.raising
         self.names = names_of(self.states, more)
 
-    # ------------------------------------------------------------------ natively
-
     def run_innermost(self, taken: list[Any], invoke: object) -> Left:
         """Run the innermost frame to its end (a generator's: to its next yield) with `taken`, which is emptied."""
         frames = self._split(tuple(taken))[0]

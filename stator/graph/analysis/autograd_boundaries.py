@@ -120,9 +120,6 @@ def pop_saved_tensors_hooks() -> None:
     _autograd._pop_saved_tensors_default_hooks()
 
 
-# ---------------------------------------------------------------------- histories
-
-
 def separate_histories(graph: fx.Graph) -> bool:
     """Whether two results can be differentiated that have no operation in common."""
     found = [behind(node) for node in output_nodes(graph) if node.op != "placeholder" and wants_grad(node)]

@@ -232,9 +232,6 @@ def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
                    lambda node: () if makes_new_memory(node) else node.all_input_nodes)
 
 
-# ---------------------------------------------------------------------- errors of dead nodes
-
-
 def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:
     """Further outputs: the results of dead nodes that may fail, without their histories."""
     live = _live(graph, {node for node in outputs if isinstance(node, fx.Node)})

@@ -58,9 +58,6 @@ def normalised_statistics(func: object, args: tuple[Any, ...], kwargs: dict[str,
     return None if names is None else statistics_given(dict(zip(names[0], args, strict=False), **kwargs), names[1])
 
 
-# ---------------------------------------------------------------------- schemas
-
-
 class Signature:
     """The parameters that an operator writes to, by position and by name."""
 
@@ -162,9 +159,6 @@ def tensors_in(value: Any) -> Iterator[FakeTensor]:
             yield from tensors_in(item)
 
 
-# ---------------------------------------------------------------------- observation
-
-
 class _Operators(TorchDispatchMode):
     """The operators that run: which storages they write to, whether all may run twice."""
 
@@ -263,9 +257,6 @@ def storage_of(tensor: torch.Tensor) -> int:
         return storage
 
 
-# ---------------------------------------------------------------------- nodes
-
-
 def note_writes(node: fx.Node, written: set[fx.Node]) -> None:
     """Put on a node which of the nodes that it is given it writes to."""
     node.meta[WRITTEN] = tuple([place for place, given in enumerate(given_nodes(node)) if given in written])
@@ -343,9 +334,6 @@ def operator_name(target: Any) -> str:
         namespace, _, name = qualified_name(target).partition("::")
         return name if namespace in _OF_TORCH else ""
     return getattr(target, "__name__", "") if is_torchs(target) else ""
-
-
-# ---------------------------------------------------------------------- repeating
 
 
 def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: object) -> list[FakeTensor]:

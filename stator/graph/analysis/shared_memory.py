@@ -177,9 +177,6 @@ def is_pointwise(target: object) -> bool:
     return any(torch.Tag.pointwise in each.tags for each in overloads_of(target))
 
 
-# ---------------------------------------------------------------------- layouts
-
-
 def is_same(a: Any, b: Any) -> bool:
     """Whether two tensors on one storage are the same elements in the same order."""
     return a is b or _layout(a) == _layout(b) and a.dtype == b.dtype

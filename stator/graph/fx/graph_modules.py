@@ -194,9 +194,6 @@ def stretch_lines(source: Source, name: str, stretch: Stretch, wanted: tuple[int
     return lines
 
 
-# ---------------------------------------------------------------------- graph modules
-
-
 class PlainCall:
     """Call a graph module without fx's text about errors: the program may catch them; eager prints nothing."""
 

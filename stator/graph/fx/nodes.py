@@ -128,9 +128,6 @@ def record_arguments(value: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: object.__getattribute__(value, name) for name in names}
 
 
-# ---------------------------------------------------------------------- torch's own functions behind patched names
-
-
 class Original:
     """Torch's own function behind a patched name, for a graph: nothing in it is found by that name."""
 
@@ -189,9 +186,6 @@ def _fix_operator(node: fx.Node, methods: set[str]) -> None:
         node.target, node.args = Original(patches.original(names[1]), names[1]), node.args[::-1]
 
 
-# ---------------------------------------------------------------------- new nodes
-
-
 def bare_node(graph: fx.Graph, name: str, op: str, target: object, args: tuple[Any, ...],
               kwargs: dict[str, Any]) -> fx.Node:
     """A node that stands in no list yet, its target known to be right."""
@@ -239,9 +233,6 @@ def first_operation(node: fx.Node) -> fx.Node:
     while node.op == "placeholder":
         node = node.next
     return node
-
-
-# ---------------------------------------------------------------------- copies of a stretch
 
 
 class Stretch:

@@ -148,9 +148,6 @@ def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Sour
     return fake
 
 
-# ---------------------------------------------------------------------- layouts at entry
-
-
 class EntryLayouts:
     """The layouts of one graph's inputs that in-place operations have met."""
 

@@ -72,9 +72,6 @@ def rule_of(*functions: object) -> Callable[[Rule], Rule]:
     return register
 
 
-# ---------------------------------------------------------------------- layouts
-
-
 def row_major(size: tuple[int, ...]) -> tuple[int, ...]:
     """The strides torch gives a new tensor of this size."""
     strides, step = [], 1
@@ -130,9 +127,6 @@ def same_place(first: Layout, *others: Layout) -> bool:
     return all([other[0] is first[0] and other[3] == first[3] for other in others])
 
 
-# ---------------------------------------------------------------------- element by element
-
-
 def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
     """Of one tensor, and numbers that shape it; not in place."""
     require(all([type(value) in (int, float, str) or value is False for value in (*args[1:], *kwargs.values())]))
@@ -153,9 +147,6 @@ def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
         return made(result or dtype, tuple([max(each, default=1) for each in reversed(extents)]), layouts[0][3])
 
     return rule
-
-
-# ---------------------------------------------------------------------- layers
 
 
 def _weights(first: Layout, read: Read, *values: tuple[Any, tuple[int, ...]]) -> None:
@@ -391,9 +382,6 @@ for _function in (torch.arange, torch.zeros, torch.ones, torch.full):
     rule_of(_function)(constructor(_function))
 
 
-# ---------------------------------------------------------------------- views
-
-
 def _holds_fake(value: object) -> bool:
     if type(value) is tuple or type(value) is list:
         return any([_holds_fake(part) for part in value])
@@ -416,9 +404,6 @@ def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(all([type(part) in _PLACES or type(part) is FakeTensor and read(part)[1] and read(part)[0] in _INDICES
                  for part in parts]))  # others are masks, or numbers
     return _picked(args, kwargs, read)
-
-
-# ---------------------------------------------------------------------- recurrent layers
 
 
 def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],

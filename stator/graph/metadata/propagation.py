@@ -170,8 +170,6 @@ class Propagation:
                 return (None, False)
             return (fake.dtype, tuple(fake.shape), fake.stride(), fake.fake_device, fake.requires_grad)
 
-    # ------------------------------------------------------------------ hits and lessons
-
     def recall(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The remembered results, or those that a rule foresees, made anew; None where there are none."""
         entry = _memo.get(key)

@@ -75,8 +75,6 @@ class Recorder(InputRecorder):
                      wrappers.behind, wrappers.outers, wrappers.parts):
             held.clear()
 
-    # ------------------------------------------------------------------ nodes
-
     def node_of(self, fake: FakeTensor) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
         node = self.nodes.get(id(fake))
@@ -141,8 +139,6 @@ class Recorder(InputRecorder):
         self.roles[role] += 1
         self.scope.inner_graphs[name] = module
         return self.graph.create_node("get_attr", name, (), {})
-
-    # ------------------------------------------------------------------ calls
 
     def refuse_tangents(self, what: str) -> None:
         """Break where tensors may have tangents, of which `what` knows nothing."""
@@ -367,7 +363,7 @@ class Recorder(InputRecorder):
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
                written: Any = None, repeatable: bool = True) -> fx.Node:
-        """One node for a call whose result is known; written tensors (None: of inner graphs), whether it may run twice."""
+        """One node for a call whose result is known; its written tensors (None: of inner graphs); may it run twice."""
         self.services.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)

@@ -35,8 +35,6 @@ class Wrappers:
         self.may_open = True  # whether sizes may be symbols
         self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
 
-    # ------------------------------------------------------------------ inputs and calls
-
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any]) -> FakeTensor:
         """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
         recorder = self.recorder
@@ -128,8 +126,6 @@ class Wrappers:
                 recorder.kept += (fake, wrapper)
                 recorder.classes[id(fake)] = type(wrapper)
         return result
-
-    # ------------------------------------------------------------------ wrappers and the fakes in front of them
 
     def outer_of(self, wrapper: Any) -> FakeTensor:
         """The fake that stands for a wrapper of fakes."""

@@ -223,9 +223,6 @@ class TorchState(Mechanism):
             setter(*args)
 
 
-# ---------------------------------------------------------------------- setter calls that change nothing
-
-
 SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 
 

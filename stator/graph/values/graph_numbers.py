@@ -175,9 +175,6 @@ class InputItems:
         return self._symbols[key]
 
 
-# ---------------------------------------------------------------------- operators
-
-
 def _fake_bound(origin: torch.Tensor, place: object, size: object, least: object) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     bound = torch.library.get_ctx().new_dynamic_size()

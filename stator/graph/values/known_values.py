@@ -47,9 +47,6 @@ _FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # 
 _MOST = 2**31
 
 
-# ---------------------------------------------------------------------- ranges of random numbers
-
-
 def decided(comparison: str, number: float) -> Any:
     """The truth of `drawn <comparison> number`, where it is the same at both ends of the range, and so in between."""
     lowest, highest = (getattr(operator, comparison)(end, number) for end in (_LOW, _HIGH))
@@ -89,9 +86,6 @@ def is_drawn(node: fx.Node) -> bool:
         and all(user.target in _READING for user in node.users)
 
 
-# ---------------------------------------------------------------------- known values
-
-
 class NotKnown(Exception):
     """The slice cannot be run while tracing."""
 
@@ -125,8 +119,6 @@ class KnownValues:
         self._unknown: set[fx.Node] = set()
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
-
-    # ------------------------------------------------------------------ what is asked
 
     def of_scalar(self, fake: FakeTensor) -> Any:
         """The number in a tensor of one element."""
@@ -220,8 +212,6 @@ class KnownValues:
             fresh.clear()
             return UNKNOWN
         return number
-
-    # ------------------------------------------------------------------ slices
 
     def _value(self, node: fx.Node) -> Any:
         if node in self._unknown:

@@ -115,9 +115,6 @@ def _slot(member: Any, base: Source) -> Slot:
     return Slot(base, member.__name__, member.__objclass__)
 
 
-# ---------------------------------------------------------------------- wrapper subclasses
-
-
 def guard_parts(heap: Heap, tensor: torch.Tensor, source: Source, wrapper: object) -> None:
     """Guard the inner tensors of a wrapper: their names, their metadata, the context."""
     names, context = flatten(tensor)

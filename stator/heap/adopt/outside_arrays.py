@@ -51,9 +51,6 @@ def layout_of(array: numpy.ndarray) -> Any:
     return array.dtype.str, array.shape, array.strides, array.flags.writeable
 
 
-# ---------------------------------------------------------------------- adoption
-
-
 def scalar_tensor(value: object) -> torch.Tensor:
     """A numpy scalar as the input of a graph."""
     return torch.from_numpy(numpy.array(value))
@@ -94,9 +91,6 @@ def _same_layout(value: Any) -> ndarray:
     start = value.__array_interface__["data"][0] - low if value.size else 0
     memory = numpy.zeros(high - low, numpy.uint8)
     return numpy.ndarray(value.shape, value.dtype, memory, start, value.strides)
-
-
-# ---------------------------------------------------------------------- memory
 
 
 class View(NamedTuple):

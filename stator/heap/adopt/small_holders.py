@@ -197,9 +197,6 @@ def typecode_of(value: array.array[Any]) -> str:
     return value.typecode
 
 
-# ---------------------------------------------------------------------- immutable values
-
-
 VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.datetime, datetime.timedelta,
                                      datetime.timezone, decimal.Decimal})
 

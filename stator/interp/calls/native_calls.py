@@ -330,9 +330,6 @@ def refuse_not_rebuilt(vm: VM, result: object) -> None:
             raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
 
 
-# ---------------------------------------------------------------------- frames that C code enters
-
-
 def place_in_table(vm: VM, tensor: FakeTensor) -> int:
     """Hash of a tensor in a dict or a set: only identity counts, which is guarded once for a parameter."""
     refuse_patched(vm, "__hash__")

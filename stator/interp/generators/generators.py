@@ -42,8 +42,6 @@ ADOPTED = (types.GeneratorType, types.CoroutineType)
 _CREATED, _SUSPENDED, _RUNNING, _OVER = 0, 1, 2, 3  # of _hook.generator_read
 _NOTHING = object()  # stands for NULL in what _hook reads and writes
 
-# ---------------------------------------------------------------------- real objects
-
 
 class _Raw:
     """Awaiting this sends `value` out of a coroutine as it is."""
@@ -266,9 +264,6 @@ def standing_values(generator: object) -> tuple[Any, ...]:
     return () if found is None else found.values
 
 
-# ---------------------------------------------------------------------- changing native generators
-
-
 def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qualname: str) -> Any:
     """A generator of `code` that has not started, its locals still to be given."""
     closure = tuple(types.CellType() for _ in code.co_freevars) or None
@@ -339,9 +334,6 @@ def code_of(generator: Any) -> types.CodeType:
     if type(generator) is types.GeneratorType:
         return generator.gi_code
     return generator.cr_code if type(generator) is types.CoroutineType else generator.ag_code
-
-
-# ---------------------------------------------------------------------- bodies in a trace
 
 
 class Generators(dict[int, Any]):

@@ -95,8 +95,6 @@ class Replay:
         self.index = FactIndex(self.vm.heap)
         self.state = None
 
-    # ------------------------------------------------------------------ the call
-
     def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...],
              kwargs: dict[str, Any] | None, cont: Any) -> None:
         """Call a module: play what a module like it did, or interpret it, and remember what it does."""
@@ -159,8 +157,6 @@ class Replay:
         known.append(segment)
         del known[:-KEPT]
 
-    # ------------------------------------------------------------------ the state of the trace
-
     def is_calm(self) -> bool:
         """Whether it is known what the program has changed by now, and nothing odd is going on."""
         vm = self.vm
@@ -215,8 +211,6 @@ class Replay:
         if found[0] is None or found[-1] or getattr(fake, "_is_param", False):
             raise Unlike
         return found
-
-    # ------------------------------------------------------------------ playing
 
     def attempt(self, segment: Segment, tracker: VariableTracker, tensors: list[Any]) -> Any:
         """The value of the call, if the segment can be played for this module; nothing was changed if not."""

@@ -203,9 +203,6 @@ def _bind_cache(vm: VM, wrapper: Any, obj: Any, owner: Any = None, /) -> Any:
     return wrapper if obj is None else types.MethodType(wrapper, obj)
 
 
-# ---------------------------------------------------------------------- locks
-
-
 @dataclass
 class LockState:
     """How the program has used one outside lock: `depth` counts what it holds of it now."""

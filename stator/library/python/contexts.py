@@ -103,9 +103,6 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
     return None
 
 
-# ---------------------------------------------------------------------- decimals
-
-
 @contextlib.contextmanager
 def own_context(vm: VM) -> Iterator[None]:
     """Compute decimals on a copy of the context: the flags of the original stay unchanged."""

@@ -176,9 +176,6 @@ rule(importlib.metadata.packages_distributions)(
     lambda vm: vm.native_unhooked(importlib.metadata.packages_distributions, ()))
 
 
-# ---------------------------------------------------------------------- modules, limits and frames
-
-
 @rule(sys.getrecursionlimit)
 def _recursion_limit(vm: VM) -> int:
     """The trace runs under a limit of its own; the program sees the user's."""

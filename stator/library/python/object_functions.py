@@ -45,8 +45,6 @@ _BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType._
                           types.MethodWrapperType.__hash__})
 _STAYING = (type, types.ModuleType, type(None))
 
-# ---------------------------------------------------------------------- attributes
-
 
 class OrDefault(Continuation):
     """getattr with a default, hasattr: AttributeError is an answer."""
@@ -253,9 +251,6 @@ def _id(vm: VM, value: Any, /) -> int:
     elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
         vm.identity.ids[number] = value
     return number
-
-
-# ---------------------------------------------------------------------- hashes
 
 
 class HashOf(Continuation):

@@ -117,9 +117,6 @@ def _enabled(self: Any, level: int) -> bool:
     return level >= self.getEffectiveLevel()
 
 
-# ---------------------------------------------------------------------- streams
-
-
 @dataclass(frozen=True)
 class Written:
     """Text or bytes written to an outside stream; None: the stream is flushed."""

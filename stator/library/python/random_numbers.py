@@ -43,9 +43,6 @@ _OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Gener
 _WHOLE = [function for function in _OF_NUMPY if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
-# ---------------------------------------------------------------------- streams whose state the trace knows
-
-
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
     if id(stream) in vm.random.known:
@@ -99,9 +96,6 @@ def _make_stream(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, code="SB013",
        detail="the state of a random stream")
-
-
-# ---------------------------------------------------------------------- draws of the residual
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,6 @@ def require_shallow(depth: int) -> None:
         raise Break("SB011", f"classes nested {DEEPEST} levels deep in isinstance() or issubclass()")
 
 
-# ---------------------------------------------------------------------- types
-
-
 def is_any(vm: VM, check: Any, obj: Any, classes: Any, depth: int) -> bool:
     """Whether the check holds for one class of a tuple or a union."""
     if is_a(classes, types.UnionType):
@@ -361,9 +358,6 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
         raise Raised(TypeError("metaclass conflict: the metaclass of a derived class must be a (non-strict) "
                                "subclass of the metaclasses of all its bases"))
     return winner
-
-
-# ---------------------------------------------------------------------- abstract base classes
 
 
 def guard_registrations(vm: VM, cls: type, seen: type) -> Any:

@@ -170,9 +170,6 @@ def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any])
         raise Break("SB006", f"{RECORDED}, beside {name}, which warns: {said[0].message}".splitlines()[0])
 
 
-# ---------------------------------------------------------------------- filters
-
-
 @dataclass(frozen=True)
 class FiltersKept:
     """A `catch_warnings` is entered, or left, which puts the filters of before back."""
