@@ -303,7 +303,6 @@ CALL_TEXTS: dict[int, Callable[..., str]] = {}  # by the id of a reader that liv
 
 
 def with_base(source: Source, base: Source) -> Source:
-    """The same step from another base."""
     match source:
         case Key():
             return Key(base, source.key)

@@ -43,7 +43,6 @@ class Reached:
 
 
 def reach(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Reached]:
-    """By id, in the order in which they were met."""
     found: dict[int, Reached] = {}
     todo: list[tuple[Any, str]] = [(function, getattr(function, "__name__", "fn"))]
     todo += [(value, name) for name, value in reversed(kwargs.items())]

@@ -162,7 +162,6 @@ _GAP = "...  # build this by hand"
 
 
 def literal(value: Any) -> str:
-    """An expression that makes a value like this one."""
     kind = type(value)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         return tensor_literal(value)

@@ -104,7 +104,6 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 
 def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Call the backend."""
     backend = find_backend(settings.backend)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)

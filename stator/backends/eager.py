@@ -17,7 +17,6 @@ from stator.settings.options import Settings
 
 def compile_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings ) -> Callable[...,
                   Any]:
-    """Run the captured operators one by one."""
     branch_in_python(gm)
     return straight_function(gm)
 

@@ -68,7 +68,6 @@ class Contents:
         return Same(node.target)
 
     def of_inner(self, name: str) -> Key:
-        """An inner graph, by its content."""
         if name not in self.inner:
             held: Any = self.owner
             for part in name.split("."):
@@ -162,7 +161,6 @@ def shared(values: Iterable[Any]) -> Key:
 
 
 def graph_key(contents: Contents) -> Key:
-    """Key of a whole graph module."""
     nodes = list(contents.owner.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     output = nodes[-1]

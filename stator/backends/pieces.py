@@ -89,7 +89,6 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
 
 
 def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
-    """Pieces and boundaries in order."""
     keep_parts_together(graph)
     steps: list[Any] = []
     place: dict[fx.Node, int] = {}
@@ -220,7 +219,6 @@ def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
-    """Torch with these values of settings."""
     with kept(state):
         for (setting, key), value in state.items():
             setting.setter(*key, *value)

@@ -120,7 +120,6 @@ def dress(original: Callable[..., Any], traced: Callable[..., Any], entry: Calla
 
 
 def require_callable(fn: object, api: str) -> None:
-    """Raise unless `fn` can be called."""
     if not callable(fn):
         raise OptionTypeError(f"{api}({fn!r}) is not accepted: {type(fn).__name__} is not callable; use a function, a "
                               "method, a class, a callable object or an nn.Module")

@@ -74,7 +74,6 @@ def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bo
 
 
 def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
-    """One warning for the site."""
     site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
     reason = events.names.missed(nearest_miss(site, bound))

@@ -190,7 +190,6 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
 
 
 def measured(program: Any, bound: tuple[Any, ...]) -> float:
-    """The microseconds of one check of the guards."""
     with put_back(), restored():
         began = time.perf_counter()
         for _ in range(20):

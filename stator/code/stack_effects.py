@@ -154,7 +154,6 @@ if _unknown := ALL_OPNAMES - EFFECTS.keys():
 
 
 def pops(opname: str, arg: int) -> int:
-    """How many values an instruction takes from the stack."""
     return EFFECTS[opname].pops(arg)
 
 
@@ -202,7 +201,6 @@ def flow_depths(unit: CodeUnit) -> tuple[list[int | None], list[str]]:
 
 
 def max_depth(unit: CodeUnit) -> int:
-    """The co_stacksize that `unit` needs."""
     return max((depth + max(0, effect(instruction, False), effect(instruction, instruction.target is not None))
                 for instruction, depth in zip(unit.instructions, depths(unit), strict=True) if depth is not None),
                default=0)

@@ -67,7 +67,6 @@ class GlobalState:
 
 
 def global_state() -> GlobalState:
-    """Read torch's state now."""
     modes = [torch._C._get_function_stack_at(level) for level in range(torch._C._len_torch_function_stack())]
     return GlobalState(
         grad_enabled=torch.is_grad_enabled(), inference_mode=torch.is_inference_mode_enabled(),

@@ -75,7 +75,6 @@ class PatternInstance:
 
     @property
     def key(self) -> tuple[Pattern, Source]:
-        """Key for deduplication."""
         return (self.pattern, self.root)
 
     def source(self, number: int) -> Source:
@@ -102,7 +101,6 @@ class PatternInstance:
         return self._made.items()
 
     def guard(self, number: int) -> Guard:
-        """One of its guards."""
         guard, place = self.pattern.facts[number]
         return guard.moved(self.source(place), guard.value)
 
@@ -143,7 +141,6 @@ class GuardSet:
         return self._by_key.setdefault(guard.key, guard) is guard
 
     def add_instance(self, instance: PatternInstance) -> None:
-        """Keep the guards of a pattern."""
         if self._by_key.setdefault(instance.key, instance) is instance:
             self._instances.append(instance)
 
@@ -152,14 +149,12 @@ class GuardSet:
             self.add(guard)
 
     def prune(self) -> None:
-        """Drop every guard that another one implies."""
         facts = _Facts(self.single())
         for key in [key for key, guard in self._by_key.items()
                     if type(guard) is Guard and guard.kind in _IMPLIED and facts.imply(guard)]:
             del self._by_key[key]
 
     def arrived(self) -> Iterable[Guard | PatternInstance]:
-        """In order of arrival."""
         return self._by_key.values()
 
     def single(self) -> list[Guard]:

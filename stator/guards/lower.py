@@ -84,7 +84,6 @@ class Program:
 
 def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (),
           instances: Sequence[PatternInstance] = ()) -> Program:
-    """Number the nodes and encode the checks."""
     program = Program()
     numbers: dict[Source, int] = {}
     guards = list(guards)

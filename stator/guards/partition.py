@@ -69,7 +69,6 @@ class Partition:
         return all(place.address is Address.OBJECT for place in self.places)
 
     def relation(self, first: int, second: int) -> str:
-        """How two places were related."""
         left, right = self.places[first].source.text(), self.places[second].source.text()
         together = self.groups[first] == self.groups[second]
         if self._are_objects:

@@ -46,7 +46,6 @@ class TensorMeta:
 
 
 def tensor_meta(tensor: torch.Tensor, *, with_offset: bool = False) -> TensorMeta:
-    """Read a tensor's facts."""
     # Neither a subclass's __torch_function__ nor an active mode may see these reads.
     with torch._C.DisableTorchFunction():
         layout = tensor.layout
@@ -102,7 +101,6 @@ def _short(value: torch.dtype | torch.layout) -> str:
 
 
 def same_contents(array: object, expected: Any) -> bool:
-    """Whether an array holds these bytes."""
     if type(array) is not numpy.ndarray:
         return False
     if not array.flags.c_contiguous:

@@ -197,7 +197,6 @@ class Constants:
             self.heap.guard(first, Kind.ID, value)
 
     def guard_identity(self, value: Any) -> None:
-        """The program looked at the address."""
         known = self.places.get(id(value))
         for source in () if known is None else known[1]:
             self.heap.guard(source, Kind.ID, value)

@@ -59,7 +59,6 @@ def container_behind(value: object) -> Any:
 
 
 def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
-    """The mapping that a mapping proxy shows."""
     return gc.get_referents(proxy)[0]
 
 

@@ -150,7 +150,6 @@ def namespace_of(value: object) -> dict[str, Any]:
 
 
 def set_instance_dict(value: Any, namespace: dict[str, Any]) -> None:
-    """Give an object this very dict."""
     found = next(base.__dict__["__dict__"] for base in mro_of(type(value))
                  if type(base.__dict__.get("__dict__")) is types.GetSetDescriptorType)
     found.__set__(value, namespace)

@@ -40,7 +40,6 @@ class Scope:
         self.shadow: dict[str, Any] | None = None  # once the program holds the namespace itself
 
     def forget(self) -> None:
-        """Release the objects of the program."""
         self.overlay.clear()
         self.seen.clear()
         self.shadow = None
@@ -61,7 +60,6 @@ class Scope:
         return self.shadow
 
     def read(self, name: str) -> Any:
-        """The value of a name, or MISSING."""
         if self.shadow is not None:
             value = self.shadow.get(name, MISSING)
             if value is MISSING and name not in self.heap.by_standin[id(self.shadow)].initial:

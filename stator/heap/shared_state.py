@@ -210,7 +210,6 @@ class Faces:
             self._share(tracker, None)
 
     def add_tensor(self, tensor: torch.Tensor, source: Source) -> None:
-        """A tensor becomes an input of the graph."""
         mine = extent_of(tensor)
         for copy in self.copies:
             if not _is_made_of(source, copy) and overlap(mine, extent_of(copy.original)):
@@ -246,7 +245,6 @@ class Faces:
         return (tracker for tracker in self.heap.trackers if tracker.shape is ShadowKind.TENSOR)
 
     def has_changed(self, tracker: VariableTracker) -> bool:
-        """Whether the program wrote to a copy."""
         if tracker.shape is ShadowKind.BUFFER:
             return bytes_of(tracker.standin) != tracker.initial
         return tracker.exposed and not same_contents(tracker.standin, tracker.original)

@@ -44,7 +44,6 @@ def collector_paused() -> contextlib.AbstractContextManager[None]:
 
 
 def collector_running() -> contextlib.AbstractContextManager[None]:
-    """Inside collector_paused(): turn it on again."""
     return _switched(False) if _paused and not gc.isenabled() else contextlib.nullcontext()
 
 

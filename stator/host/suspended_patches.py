@@ -146,7 +146,6 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
 
 
 def names_of_class(cls: type) -> Mapping[str, Any]:
-    """The entries of a class as the program has them."""
     return NOW.views.get(id(cls)) or _dict_of(cls) if NOW.views else _dict_of(cls)
 
 
@@ -234,7 +233,6 @@ def replaced_overload() -> str | None:
 
 @contextlib.contextmanager
 def suspended(patches: Patches, beside_threads: bool = False) -> Iterator[None]:
-    """While a call is captured."""
     if not patches:
         yield
         return

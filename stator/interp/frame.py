@@ -221,7 +221,6 @@ class Frame:
 
     @property
     def instruction(self) -> Instruction:
-        """The instruction being executed."""
         return self.unit.instructions[self.ip - 1 if self.ip else 0]
 
     @property
@@ -279,7 +278,6 @@ def last_offset(frame: Frame) -> int:
 
 
 def places_from(frame: Frame | None) -> tuple[Place, ...]:
-    """A frame and its callers, innermost first."""
     places = []
     while frame is not None:
         if frame.func is not None:

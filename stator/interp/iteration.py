@@ -103,7 +103,6 @@ def listed(iterable: Iterable[Any]) -> list[Any]:
 
 
 def some_listed(iterable: Iterable[Any], limit: int) -> list[Any]:
-    """At most `limit` items."""
     items: list[Any] = []
     for item in iterable:
         items += (item,)

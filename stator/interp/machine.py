@@ -151,7 +151,6 @@ class Machine(Mechanisms):
 
     @property
     def running(self) -> Frame:
-        """The frame that is interpreted now."""
         assert self.frame is not None
         return self.frame
 
@@ -373,13 +372,11 @@ class Machine(Mechanisms):
         return found
 
     def append_output(self, effect: object) -> None:
-        """Replay output later."""
         if (here := self.location()) is not None:
             self.effects.lines.add(here[:2])
         self.effects.noted.append(effect)
 
     def stack(self) -> list[UserFrame]:
-        """The user's frames, outermost first."""
         found = []
         frame = self.frame
         while frame is not None:

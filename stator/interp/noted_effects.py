@@ -120,7 +120,6 @@ def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None =
 
 
 def written_in_python(stream: object) -> bool:
-    """Whether a stream's write() is Python code."""
     for base in mro_of(type(stream)):
         if "write" in base.__dict__:
             return type(base.__dict__["write"]) is types.FunctionType
@@ -186,7 +185,6 @@ def _is_held(vm: VM, log: object) -> bool:
 
 
 def call_heard(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run C code, and note what it warns of."""
     vm.hears_numpy = True
     try:
         with Heard() as heard, numpy.errstate(all="warn"):
@@ -245,13 +243,11 @@ _LEAF, _LIST = torch.zeros((), requires_grad=True), [numpy.zeros(1)]
 
 
 def convert_leaf() -> None:
-    """float() of a tensor with requires_grad=True."""
     with torch.enable_grad():
         float(_LEAF)
 
 
 def list_arrays() -> None:
-    """A tensor made of a list of arrays."""
     torch.tensor(_LIST)
 
 

@@ -71,7 +71,6 @@ class FrameState:
         return -1, wrapped
 
     def places(self) -> list[Place]:
-        """The place of each of its values, in order."""
         stack = [("stack" if kind == "value" else "saved", depth) for depth, kind in enumerate(self.kinds)
                  for _ in range(_VALUES[kind])]
         body = [("body", 0), ("handled", 0)] if self.generator else []
@@ -87,7 +86,6 @@ class FrameState:
         return len(self.slots) + sum(_VALUES[kind] for kind in self.kinds) + self.tail_count()
 
     def tail_count(self) -> int:
-        """How many values follow those of the stack."""
         return 2 * self.generator + held_count(self.cont)
 
 

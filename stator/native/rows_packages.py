@@ -179,7 +179,6 @@ row.special.whole_type(C._FunctionBase, why="an autograd.Function in flight")
 
 
 def _scalar_types(generic: type) -> list[type]:
-    """numpy.generic and every C type below it, each once."""
     found: dict[type, None] = {}
     waiting = [generic]
     while waiting:

@@ -106,7 +106,6 @@ def disable(fn: object, recursive: bool, reason: str | None) -> None:
 
 
 def is_disabled(fn: object) -> bool:
-    """Whether a call of `fn` must not be captured."""
     return disabled_mark(fn) is not None
 
 
@@ -129,7 +128,6 @@ def substitute_in_graph(original: object, mark: Substitute) -> None:
 
 
 def substitute(fn: object) -> Substitute | None:
-    """The substitute to capture in place of `fn`."""
     return _substitutes.get(_marked_object(fn))
 
 

@@ -31,7 +31,6 @@ _listeners: list[Callable[[Any], None]] = []
 
 
 def current() -> str:
-    """The stance in force."""
     return _current
 
 

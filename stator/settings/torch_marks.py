@@ -37,7 +37,6 @@ def is_forbidden(fn: object) -> bool:
 
 
 def is_unlisted(fn: object) -> bool:
-    """Whether neither table names it."""
     return _TABLES not in sys.modules or not (is_allowed(fn) or is_disallowed(fn))
 
 
@@ -48,7 +47,6 @@ def _is_listed(table: str, fn: object) -> bool:
 
 
 def is_graph_break(fn: object) -> bool:
-    """torch._dynamo.graph_break itself."""
     return type(fn) is types.FunctionType and fn.__name__ == "graph_break" and fn.__module__ == _DECORATORS
 
 

@@ -56,7 +56,6 @@ class Declarations:
         return self.dims.get(self.aliases.get(text, text), {}) if self.dims else {}
 
     def check_call(self, function: Callable[..., Any], bound: tuple[Any, ...]) -> None:
-        """Raise where a call contradicts the declaration."""
         given = self._arguments(function, bound)
         unknown = self.dims.keys() - given.keys()
         if unknown:
@@ -86,7 +85,6 @@ class Declarations:
 
 
 def read_declarations(shapes: object) -> Declarations:
-    """The declarations of `options["shapes"]`, checked."""
     if not isinstance(shapes, Mapping):
         raise OptionTypeError(f"options['shapes']={shapes!r} is not accepted; use a dict from argument to dimensions")
     return Declarations({name: dict(_read(name, value)) for name, value in shapes.items()})
@@ -118,7 +116,6 @@ def _dim(value: object) -> Dim:
 
 
 def _sizes(name: str, value: object, dims: dict[int | None, Dim]) -> Iterator[tuple[str, int, Dim]]:
-    """The declared sizes that a value has now."""
     for index, dim in dims.items():
         if index is None:
             if type(value) is int:

@@ -202,7 +202,6 @@ class Policy:
         return bool(unread) and self.breaks and source in unread and type(value) in STANDINS
 
     def named_number(self, source: Source) -> Dim | None:
-        """The declaration of a number in `options["shapes"]`."""
         return self.declared.of(source.text()).get(NUMBER) if self.declared.dims else None
 
     def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str | Dim]:
@@ -237,7 +236,6 @@ class Policy:
             return frozenset(dim for dim in known if tensor.layout is torch.strided and dim < tensor.dim())
 
     def is_open(self, value: object, source: Source) -> bool:
-        """Whether an int or float becomes a symbol."""
         if self.dynamic is False or value != value or type(source) is Pinned \
                 or type(value) is float and (not self.floats or not is_ordinary(value)) \
                 or type(value) is int and not -(1 << 62) < value < 1 << 62:

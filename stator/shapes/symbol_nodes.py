@@ -160,7 +160,6 @@ class SymbolNodes:
             self.origins[symbol] = Operand(source, Property.NUMBER if type(value) is torch.SymInt else Property.REAL)
 
     def define_input(self, node: fx.Node, example: Any, source: Source, where: Any) -> None:
-        """The symbols that a tensor brings."""
         if not example._has_symbolic_sizes_strides:
             return
         strides = example.stride()

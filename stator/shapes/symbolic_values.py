@@ -130,7 +130,6 @@ def has_unbacked(tree: Any) -> bool:
 
 
 def data_dependent(expression: Any, what: str = "") -> Break:
-    """The break at an unbacked symbol."""
     detail = f"{what or 'a number'} that is unbacked ({expression})"
     return Break("SB003", detail, condition=expression)
 

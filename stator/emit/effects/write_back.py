@@ -256,7 +256,6 @@ def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
 
 
 def set_bytes(buffer: Any, contents: bytes) -> None:
-    """Replace the contents of a bytearray or an array."""
     if type(buffer) is bytearray:
         buffer[:] = contents
     else:

@@ -261,7 +261,6 @@ def _put(build: Rebuilder, name: str, owner: type, key: str, item: object) -> No
 
 
 def put_part(exc: BaseException, owner: type, name: str, value: object) -> None:
-    """Set one C-level attribute of an exception."""
     owner.__dict__[name].__set__(exc, value)
 
 

@@ -152,7 +152,6 @@ class Rebuilder:
         return f"{self.method('numpy')}({self.value(tensor)})"
 
     def symbol(self, value: Any) -> str:
-        """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
         if type(value) in GRAPH_SCALARS and id(value) not in self.heap.by_standin:

@@ -169,7 +169,6 @@ def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Its memory, and how it lies there."""
     return (_own.untyped_storage(tensor)._cdata, _own.size(tensor), _own.stride(tensor), _own.storage_offset(tensor)) \
         if _layout_of(tensor) is torch.strided else ()
 
@@ -247,7 +246,6 @@ def failing_nodes(trace: types.TracebackType | None) -> Iterator[tuple[types.Tra
 
 
 def node_at(module: fx.GraphModule, line: int) -> fx.Node | None:
-    """The node that a line of a graph module's code runs."""
     lines: Any = getattr(module, "_lineno_map", None) or {}
     index = lines.get(line - getattr(module, "_prologue_start", 0))
     nodes = list(module.graph.nodes)

@@ -46,7 +46,6 @@ def is_reshaped(each: Any) -> bool:
 
 
 def handed_over(build: Rebuilder, each: Any) -> str:
-    """A graph input as an expression."""
     name = build.outside(each.source)
     if each.boxed:
         return f"{build.writer.constant(float_tensor, 'float_tensor')}({name})"

@@ -163,7 +163,6 @@ def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: object) -> str:
-    """How the residual calls an input of the graph."""
     return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
 

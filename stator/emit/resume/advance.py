@@ -70,7 +70,6 @@ class Points:
             marks.set_error_policy(self._policy_outside[0])
 
     def entries(self) -> list[Any]:
-        """The entry objects of all points."""
         return [point.compiled for point in self.known.values()]
 
 

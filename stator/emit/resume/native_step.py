@@ -131,7 +131,6 @@ class NewOwners:
 
 
 def own_frames_dropped(tb: Any) -> Any:
-    """A traceback without Stator's frames at its top."""
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith((OWN_FOLDER, "<stator")):
         tb = tb.tb_next
     return tb
@@ -236,7 +235,6 @@ def _shifted(instruction: Instruction, shift: int) -> Instruction:
 
 
 def _load(position: int, consts: list[Any]) -> list[Instruction]:
-    """Push values[position]."""
     number = next((at for at, const in enumerate(consts) if type(const) is int and const == position), len(consts))
     if number == len(consts):
         consts.append(position)

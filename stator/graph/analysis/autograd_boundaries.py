@@ -56,7 +56,6 @@ def must_be_cut(graph: fx.Graph) -> bool:
 
 
 def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
-    """These nodes, and all that they are computed from."""
     return mutation.reached(nodes, lambda node: node.all_input_nodes)
 
 
@@ -90,7 +89,6 @@ def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...
 
 @boundary
 def through_output(watch: BackwardHook, made: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same for what the module returns."""
     return watch.setup_output_hook(made)  # type: ignore[no-untyped-call]
 
 

@@ -148,7 +148,6 @@ def may_write_first(func: object, args: tuple[object, ...], kwargs: dict[str, ob
 
 
 def tensors_in(value: Any) -> Iterator[FakeTensor]:
-    """The tensors in nested arguments."""
     if type(value) is FakeTensor or isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
@@ -211,7 +210,6 @@ class Observation:
         return not self.opaque and (self.operators is None or self.operators.repeatable)
 
     def written(self) -> list[FakeTensor]:
-        """The arguments that were written to."""
         if self.operators is not None and self.operators.storages:
             found = [(tensor, then) for tensor, then in zip(self.tensors, self.versions, strict=True)
                      if storage_of(tensor) in self.operators.storages]
@@ -281,7 +279,6 @@ def reached(start: Iterable[fx.Node], step: Callable[[fx.Node], Iterable[fx.Node
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a node writes to memory that it is given."""
     return bool(written_by(node))
 
 

@@ -48,7 +48,6 @@ def sharing_memory(inputs: list[Any]) -> frozenset[str]:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Where the first item of a tensor lies."""
     with torch._C.DisableTorchFunction():
         return tensor.data_ptr()
 
@@ -196,7 +195,6 @@ def _numbers(tensor: torch.Tensor) -> tuple[int, list[tuple[int, int]]] | None:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two indices may lead to one element."""
     if tensor.layout is not torch.strided:
         return False
     found = _numbers(tensor)

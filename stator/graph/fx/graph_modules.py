@@ -267,7 +267,6 @@ def straight_function(module: fx.GraphModule, located: bool = False) -> Any:
 
 
 def write_code(module: fx.GraphModule) -> None:
-    """FX's own code, for whoever calls or reads it."""
     _LazyGraphModule.force_recompile(module)
 
 

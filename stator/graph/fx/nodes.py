@@ -66,7 +66,6 @@ def spell(func: Callable[..., Any]) -> tuple[str, Any]:
 
 
 def run_target(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a node calls."""
     return target(*args, **kwargs) if op == "call_function" else getattr(args[0], target)(*args[1:], **kwargs)
 
 

@@ -123,7 +123,6 @@ def made(dtype: torch.dtype, size: tuple[int, ...], device: object) -> Any:
 
 
 def same_place(first: Layout, *others: Layout) -> bool:
-    """Whether all have one dtype and one device."""
     return all([other[0] is first[0] and other[3] == first[3] for other in others])
 
 
@@ -172,7 +171,6 @@ def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    """One number for each of the dimensions."""
     if type(value) is int:
         return (value,) * count
     require(type(value) in (tuple, list) and len(value) == count and all([type(part) is int for part in value]))

@@ -72,7 +72,6 @@ _VIEWS = _named(["view"])
 
 
 def forget() -> None:
-    """Drop everything remembered."""
     _memo.clear()
     _held.clear()
 

@@ -69,7 +69,6 @@ class Recorder(InputRecorder):
         self.slice_bounds: dict[Any, Any] = {}  # numbers brought into a size (interp/tensors/tensor_items)
 
     def clear(self) -> None:
-        """Release the objects of the program."""
         wrappers = self.wrappers
         for held in (self.inputs, self.nodes, self.kept, self.classes,
                      wrappers.behind, wrappers.outers, wrappers.parts):
@@ -94,7 +93,6 @@ class Recorder(InputRecorder):
         return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
 
     def is_written(self, fake: FakeTensor) -> bool:
-        """Whether a node writes to the memory of a tensor."""
         return self.propagation.memory_behind(fake) in self.log.memory
 
     def to_node_arg(self, value: Any) -> Any:

@@ -102,7 +102,6 @@ class Wrappers:
         return made
 
     def part(self, outer: object, name: str) -> Any:
-        """An inner tensor of a wrapper, read by a node."""
         with torch._C.DisableTorchFunction():
             fake = self.noted(getattr(self.behind[id(outer)], name))
         if id(fake) not in self.recorder.nodes:
@@ -128,7 +127,6 @@ class Wrappers:
         return result
 
     def outer_of(self, wrapper: Any) -> FakeTensor:
-        """The fake that stands for a wrapper of fakes."""
         found = self.outers.get(id(wrapper))
         if found is not None:
             return found

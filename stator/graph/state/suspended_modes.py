@@ -56,7 +56,6 @@ def _put_on(modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def set_aside() -> Iterator[None]:
-    """While a call is captured."""
     taken = _take_off()
     before, _aside.modes = _aside.modes, taken
     functions_before, _aside.functions = _aside.functions, C._get_torch_function_state()

@@ -227,7 +227,6 @@ SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 
 
 def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:
-    """Erase them; how many there were."""
     if not state.before:
         return 0
     current: dict[Place, tuple[Any, ...]] = {place: value for place, (_, _, value) in state.before.items()}

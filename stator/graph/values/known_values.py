@@ -121,7 +121,6 @@ class KnownValues:
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
     def of_scalar(self, fake: FakeTensor) -> Any:
-        """The number in a tensor of one element."""
         node = self.recorder.node_of(fake)
         decided = of_comparison(node)
         if decided is not UNKNOWN:

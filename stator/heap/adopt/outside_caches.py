@@ -48,7 +48,6 @@ def key_of(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], typed
 
 
 def kept_result(wrapper: object, key: object) -> Any:
-    """The kept result of a key, or ABSENT."""
     links, table, _ = _parts(wrapper)
     if not links:
         return table.get(_unasked(key), ABSENT)
@@ -61,7 +60,6 @@ def kept_result(wrapper: object, key: object) -> Any:
 
 
 def kept_or(wrapper: object, key: object, otherwise: object) -> Any:
-    """The kept result of a key, else `otherwise`."""
     found = kept_result(wrapper, key)
     return otherwise if found is ABSENT else found
 

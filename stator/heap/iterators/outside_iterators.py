@@ -238,7 +238,6 @@ def steps_left(walker: object) -> int:
 
 
 def advanced(iterator: Iterator[Any], steps: int) -> Iterator[Any]:
-    """The iterator, `steps` items further on."""
     for _ in itertools.islice(iterator, steps):
         pass
     return iterator

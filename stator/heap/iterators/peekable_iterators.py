@@ -225,7 +225,6 @@ def list_changed(tracker: VariableTracker) -> bool:
 
 
 def remaining(iterator: object) -> int:
-    """How many items are left."""
     cls = type(iterator)
     if cls in ENDLESS:
         return sys.maxsize
@@ -249,7 +248,6 @@ def at_least(iterator: object, count: int) -> bool:
 
 
 def peek(iterator: object, offset: int) -> Any:
-    """The item `offset` places ahead."""
     cls = type(iterator)
     if cls in COPIED:
         return items_to_come(iterator, offset + 1)[offset]
@@ -315,7 +313,6 @@ def is_endless(tracker: VariableTracker) -> bool:
 
 
 def taken(tracker: VariableTracker) -> int:
-    """How many items the program has taken so far."""
     return len(tracker.initial) - operator.length_hint(tracker.standin)
 
 

@@ -196,7 +196,6 @@ def _literal(vm: VM, array: Any, shared: bool) -> Any:
 
 
 def copied_tensor(vm: VM, array: Any) -> Any:
-    """A tensor with a copy of an array's contents."""
     memory = vm.heap.arrays
     tracker = vm.heap.by_standin.get(id(array))
     if memory.is_backed(array):
@@ -334,7 +333,6 @@ def _contents(vm: VM, array: object, writes: bool) -> Any:
 
 
 def index_key(vm: VM, key: object) -> Any:
-    """A key of a tensor, its arrays as tensors."""
     if type(key) is numpy.ndarray:
         return copied_tensor(vm, key)
     if type(key) is tuple and any(type(part) is numpy.ndarray for part in key):

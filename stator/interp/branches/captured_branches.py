@@ -190,7 +190,6 @@ class Merge:
         self.kept: list[Any] = []
 
     def plan(self, a: object, b: object) -> Any:
-        """How the merged value is made."""
         a, b = (each.value if type(each) is Box and each.forced else each for each in (a, b))
         cls = type(a)
         if a is b and not (self.always_new and cls is FakeTensor):
@@ -330,7 +329,6 @@ def shares(tensor: torch.Tensor, others: list[Any]) -> list[Any]:
 
 
 def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:
-    """New fakes for the results."""
     with torch._C.DisableTorchFunction():
         differentiable = [value for value in operands if isinstance(value, torch.Tensor) and value.requires_grad]
         with torch.no_grad():

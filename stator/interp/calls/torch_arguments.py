@@ -130,7 +130,6 @@ def guard_kernels(vm: VM) -> None:
 
 
 def guard_answer(vm: VM, reader: object, answer: object) -> None:
-    """Guard the value of a setting, read by a C function."""
     if type(answer) is list:
         vm.heap.guard(CallOf(Pinned(_as_tuple), (Pinned(reader),)), Kind.FRESH_CALL, tuple(answer))
     else:

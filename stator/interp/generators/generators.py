@@ -279,7 +279,6 @@ def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qu
 
 def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[str, ...], values: tuple[Any, ...],
           started: bool) -> None:
-    """Make a generator wait at `index` of its code."""
     unit = decode(code_of(generator))
     given = iter(values)
     places = [_NOTHING] * unit.nlocalsplus
@@ -353,7 +352,6 @@ class Generators(dict[int, Any]):
         return default if found is None else found
 
     def dropped(self, key: int) -> None:
-        """The object of a body has died."""
         body = dict.pop(self, key, None)
         if body is not None and not body.started and not body.done and body.kind == "coroutine":
             self.unawaited = self.unawaited or self.live

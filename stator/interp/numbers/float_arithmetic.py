@@ -33,7 +33,6 @@ _SPELLED = {operator.add: FLOAT_ADD, operator.iadd: FLOAT_ADD, operator.sub: FLO
 
 
 def boxed(vm: VM, value: Any) -> Any:
-    """A number as a tensor of the graph."""
     one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
     return vm.torch_call(torch.mul, (one, value), None)
 

@@ -129,7 +129,6 @@ def as_bool(vm: VM, value: object) -> Any:
 
 
 def item_of(vm: VM, tensor: FakeTensor) -> Any:
-    """The number in a tensor of one element."""
     return vm.torch_call(torch.Tensor.item, (tensor,), None)
 
 

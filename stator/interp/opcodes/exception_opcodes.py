@@ -220,7 +220,6 @@ class _Absent(Continuation):
 
 
 def optional_attr(vm: VM, obj: object, name: str) -> Any:
-    """An attribute, or MISSING where it does not exist."""
     found = vm.sync(lambda: load_attr(vm, obj, name, _Absent()))
     return MISSING if found is _ABSENT else found
 

@@ -364,7 +364,6 @@ def moved(place: object, nodes: dict[fx.Node, fx.Node]) -> Any:
 
 
 def results_of(value: object) -> Iterator[Any]:
-    """The tensors in what a segment returned."""
     if type(value) is FakeTensor:
         yield value
     elif type(value) is tuple:
@@ -373,7 +372,6 @@ def results_of(value: object) -> Iterator[Any]:
 
 
 def given_tuples(held: Any) -> set[int]:
-    """The tuples among the arguments, by id."""
     found: set[int] = set()
     todo = [*held[0], *(held[1] or {}).values()]
     while todo:

@@ -344,7 +344,6 @@ def is_kept(node: fx.Node) -> bool:
 
 
 def has_memory_of(value: Any, fake: Any) -> bool:
-    """Whether one tensor lies where the other does."""
     if type(value) is not FakeTensor or value.layout is not torch.strided or fake.layout is not torch.strided:
         return False
     return layout_of(value) == layout_of(fake) and value.storage_offset() == fake.storage_offset() \

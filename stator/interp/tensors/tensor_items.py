@@ -268,7 +268,6 @@ def _filled(vm: VM, number: object, kwargs: dict[str, Any]) -> Any:
 
 
 def holds_numbers(data: Any) -> bool:
-    """Whether some number in nested lists is symbolic."""
     return any(type(item) in SYMBOLIC or type(item) in SEQUENCES and holds_numbers(item) for item in data)
 
 

@@ -117,7 +117,6 @@ def own_context(vm: VM) -> Iterator[None]:
 
 
 def raised_flags(vm: VM) -> tuple[Any, ...]:
-    """The signals that the trace met."""
     if vm.contexts.decimal is None:
         return ()
     return tuple(signal for signal, raised in vm.contexts.decimal.flags.items() if raised)

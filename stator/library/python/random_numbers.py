@@ -53,7 +53,6 @@ def known_stream(vm: VM, stream: object) -> Any:
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
-    """A method of a stream that is known."""
     if type(known) is random.Random:
         if isinstance(function, types.FunctionType):
             return vm.push(vm.frame_for(function, (known, *args), kwargs), cont)
@@ -177,7 +176,6 @@ def draw_among(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> 
 
 
 def shuffled(stream: Any, values: list[Any]) -> list[Any]:
-    """A shuffled copy of a list."""
     values = list(values)
     random.Random.shuffle(stream, values)
     return values

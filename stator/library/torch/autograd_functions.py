@@ -347,7 +347,6 @@ def _without_history(vm: VM, application: Application, value: Any) -> Any:
 
 @functools.cache
 def apply_of(cls: Any) -> Any:
-    """The target of the node."""
     def apply(*args: Any) -> Any:
         return cls.apply(*args)
     apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"

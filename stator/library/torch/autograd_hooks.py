@@ -318,7 +318,6 @@ has_side_effect(register_graph)
 
 
 def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
-    """The node that registers what the hook computes."""
     what = "a hook on a tensor"
     grad = empty_like(fake)
     with without_grad(vm.torch_state):

@@ -38,7 +38,6 @@ def _manual_seed(vm: VM, seed: Any) -> Any:
 
 
 def require_seed(seed: Any) -> Any:
-    """The seed, a number that eager takes."""
     if type(seed) is torch.SymInt or type(seed) is int and -1 << 63 <= seed < 1 << 64:
         return seed
     raise Break("SB013", f"{RANDOM_STREAM}, seeded with something else than a number")
