@@ -230,7 +230,7 @@ class Heap(Exposure):
         asked = acts_as_parameter
         if id(fake) in self.recorder.classes:
             asked = acts_as_wrapper if id(fake) in self.recorder.wrappers.behind else acts_above_dispatch
-        self.guard(CallOf(Pinned(asked), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
+        self.guard_call(asked, True, Pinned(type(value)))
         if asked is acts_as_wrapper:
             with torch._C.DisableTorchFunction():
                 guard_parts(self, value, source, self.recorder.wrappers.behind[id(fake)])

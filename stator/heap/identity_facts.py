@@ -26,7 +26,7 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.services import Heap
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, mro_of
-from stator.source import CallOf, Pinned, Source
+from stator.source import Pinned, Source
 
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are asked `is` first
@@ -132,7 +132,7 @@ def _is_equal_to_itself(value: Any) -> bool:
 def _guard(heap: Heap, sought: list[Source], others: list[Source]) -> None:
     others = [source for source in others if source not in sought]
     if len(sought) * (len(sought) - 1) // 2 + len(sought) * len(others) > PAIRS:
-        heap.guard(CallOf(Pinned(are_distinct), (*sought, *others)), Kind.FRESH_CALL, True)
+        heap.guard_call(are_distinct, True, *sought, *others)
         return
     for i, source in enumerate(sought):
         for other in (*sought[i + 1:], *others):

@@ -24,7 +24,7 @@ from stator.heap.tracker import MOVING, NO_KEY, Box, ShadowKind, VariableTracker
 from stator.host.mechanism import Mechanism
 from stator.host.suspended_patches import names_of_module
 from stator.shapes.policy import Policy
-from stator.source import Global, Pinned, Source
+from stator.source import CallOf, Global, Pinned, Source
 
 
 class Scope:
@@ -196,6 +196,10 @@ class Records(Mechanism):
         if type(source) is Pinned and kind in _PINNED_FACTS:
             return  # the object is held by the entry: what it is cannot change
         self.guards.add(Guard(source, kind, value, self.services.locate()))
+
+    def guard_call(self, reader: Callable[..., object], answer: object, *sources: Source) -> None:
+        """Guard the answer of a pure reader, which is called again at every entry."""
+        self.guard(CallOf(Pinned(reader), sources), Kind.FRESH_CALL, answer)
 
     def guard_type(self, tracker: VariableTracker) -> None:
         if not tracker.type_guarded:

@@ -163,8 +163,7 @@ def _guard_walks(heap: Heap, mutated: VariableTracker) -> None:
     for other in heap.trackers:
         if other.shape is ShadowKind.UPCOMING and may_walk(type(other.original), mutated.original) \
                 and not walks(other.original, mutated.original):
-            place = CallOf(Pinned(walks), (other.source, mutated.source))
-            heap.guard(place, Kind.FRESH_CALL, False)
+            heap.guard_call(walks, False, other.source, mutated.source)
 
 
 NOWHERE = (0, 0, 0)

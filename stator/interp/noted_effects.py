@@ -20,7 +20,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard, warnings_can_raise
-from stator.guards.guard import Kind
 from stator.heap.outside_changes import anything_changed
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, name_in_errors
@@ -32,7 +31,6 @@ from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes import symbolic_values
-from stator.source import CallOf, Pinned
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
@@ -150,7 +148,7 @@ def note_warning(vm: VM, message: object, category: object, level: int = 1, sour
     """Keep a warning of the program for replay, from the frame that a stacklevel means."""
     if warnings_can_raise():
         raise told_natively("SB013", "a warning while a filter turns warnings into errors", warnings)
-    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(warnings_can_raise, False)
     frame, outward = pointed_at(vm, level, warnings)
     if vm.warnings.recordings:
         if source is not None:
@@ -225,7 +223,7 @@ def refused(text: object) -> Break:
 
 
 def guard_settings(vm: VM) -> None:
-    vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
+    vm.heap.guard_call(error_settings, error_settings())
 
 
 def error_settings() -> tuple[str, ...]:
@@ -285,7 +283,7 @@ def moment_of(vm: VM, fake: FakeTensor) -> Moment:
         tracker = vm.heap.by_standin.get(id(fake))
         if suffix.startswith("grad_fn") and tracker is not None and not fake._version:  # the fake's own node is made up
             suffix = history_of(tracker.original)
-            vm.heap.guard(CallOf(Pinned(history_of), (tracker.source,)), Kind.FRESH_CALL, suffix)
+            vm.heap.guard_call(history_of, suffix, tracker.source)
     is_parameter = getattr(fake, "_is_param", False)
     return Moment(fake, node, recorder.graph._root.prev, recorder.log.changes, suffix, is_parameter)
 
@@ -412,7 +410,7 @@ def _text(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return text_piece(vm, args[0], "s" if callee is str else "r")
     if len(args) == 1 and type(args[0]) is numpy.ndarray:
-        vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
+        vm.heap.guard_call(print_options, print_options())
         return run_on_arrays(vm, callee, (args[0],))
     return LISTED
 

@@ -21,7 +21,7 @@ from stator.emit.rebuild.returned_arrays import write_array
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
 from stator.emit.rebuild.returned_objects import write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
-from stator.guards.guard import MISSING, Kind
+from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
@@ -38,7 +38,6 @@ from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
-from stator.source import CallOf, Pinned
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -251,7 +250,7 @@ def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     contents = bytes_of(tracker.standin)
     if contents != tracker.initial:
         if len(contents) != len(tracker.initial):  # what somebody has a view of does not change its size
-            build.heap.guard(CallOf(Pinned(_hook.is_exported), (tracker.source,)), Kind.FRESH_CALL, False)
+            build.heap.guard_call(_hook.is_exported, False, tracker.source)
         out.append(f"{build.writer.constant(set_bytes, 'set_bytes')}({build.outside(tracker.source)}, {contents!r})")
 
 

@@ -32,7 +32,7 @@ from stator.interp.tensors.tensor_copies import Flag
 from stator.shapes.symbolic_inputs import float_tensor
 from stator.shapes.symbolic_values import UserPrinter
 from stator.shapes.tensor_marks import ADDRESS_MARK
-from stator.source import CallOf, DictOf, Drawn, Key, Pinned, Source
+from stator.source import DictOf, Drawn, Key, Source
 
 
 def is_reshaped(each: Any) -> bool:
@@ -94,7 +94,7 @@ def mark_static_addresses(heap: Heap, inputs: list[Any], bound: tuple[Any, ...])
         mark = (instance_dict(each.tensor) or {}).get(ADDRESS_MARK)
         if mark == "guarded":
             for leaf, source in leaf_sources(each.tensor, each.source):
-                heap.guard(CallOf(Pinned(address_of), (source,)), Kind.FRESH_CALL, address_of(leaf))
+                heap.guard_call(address_of, address_of(leaf), source)
         elif not mark and (each.source in members or is_held(heap, each, bound)):
             mark = "unguarded"
         if mark:

@@ -77,7 +77,7 @@ def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
     if value.dtype.kind not in _KINDS:
         return heap._adopt_opaque(value, source)
     heap.guard(source, Kind.TYPE, numpy.ndarray)
-    heap.guard(CallOf(Pinned(layout_of), (source,)), Kind.FRESH_CALL, layout_of(value))
+    heap.guard_call(layout_of, layout_of(value), source)
     standin = _same_layout(value)
     heap.arrays.buffers[id(standin.base)] = (standin.base, standin)
     tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ARRAY))

@@ -20,7 +20,7 @@ from stator.heap.raw_access import CONSTANT_TYPES, is_constant_tuple, raw_member
 from stator.heap.services import Heap
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
-from stator.source import CallOf, Pinned, SetAt, Source
+from stator.source import SetAt, Source
 
 Layout = tuple[int, int, tuple[tuple[int, int], ...]]
 _BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
@@ -62,7 +62,7 @@ def adopt_members(heap: Heap, value: object, source: Source, target: object) -> 
 
 
 def guard_layout(heap: Heap, source: Source, layout: Layout) -> None:
-    heap.guard(CallOf(Pinned(_core.set_layout), (source,)), Kind.FRESH_CALL, layout)
+    heap.guard_call(_core.set_layout, layout, source)
 
 
 def expose_order(heap: Heap, tracker: VariableTracker) -> None:

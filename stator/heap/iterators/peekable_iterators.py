@@ -331,7 +331,7 @@ def note_next(heap: Heap, tracker: VariableTracker) -> None:
     if at_end and count == LOOKAHEAD:
         raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
     reader = _core.at_least if type(tracker.original) in SEQUENCES else at_least  # the type is guarded
-    heap.guard(CallOf(Pinned(reader), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, not at_end)
+    heap.guard_call(reader, not at_end, tracker.source, Pinned(count + 1))
 
 
 def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
@@ -348,4 +348,4 @@ def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
             tracker.initial[k] = item.force()
         if type(tracker.original) in COMPOSITES | POOLS:  # a tuple of its own
             heap.expose(tracker.initial[k])
-    heap.guard(CallOf(Pinned(remaining), (tracker.source,)), Kind.FRESH_CALL, count)
+    heap.guard_call(remaining, count, tracker.source)

@@ -41,7 +41,7 @@ from stator.native.rows_declare import ROWS
 from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
-from stator.source import Attr, CallOf, Index, Pinned, root_of
+from stator.source import Attr, Index, Pinned, root_of
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
 _TORCH = torch.__file__.rpartition("__init__")[0]
@@ -197,8 +197,7 @@ def admit(vm: VM, fn: Any, found: Row | None, args: Sequence[Any]) -> Row:
         refuse_copies(vm, fn, args[0])
     if row.depends is not None:
         names = tuple([value for value in args if type(value) is str])
-        source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
-        vm.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
+        vm.heap.guard_call(row.depends, row.depends(*names), *[Pinned(name) for name in names])
     return row
 
 
@@ -296,7 +295,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
 def guard_digits(vm: VM) -> None:
     """How long the text of a number may be decides."""
     limit = sys.get_int_max_str_digits()
-    vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
+    vm.heap.guard_call(sys.get_int_max_str_digits, limit)
 
 
 def native_unhooked(vm: VM, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:

@@ -21,7 +21,6 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handlers import raised_places, saved_exceptions
 from stator.code.instruction import Instruction
-from stator.guards.guard import Kind
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
 from stator.interp.generators.delegation import (
@@ -379,7 +378,7 @@ def adopt(vm: VM, tracker: VariableTracker) -> Suspended | None:
     state = standing(generator)
     if state is None and not is_over(generator):
         return None
-    vm.heap.guard(CallOf(Pinned(standing_key), (tracker.source,)), Kind.FRESH_CALL, standing_key(generator))
+    vm.heap.guard_call(standing_key, standing_key(generator), tracker.source)
     if state is None:
         body = adopted_body(vm, tracker)
         body.done = body.over = True

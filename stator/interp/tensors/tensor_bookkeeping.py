@@ -56,8 +56,7 @@ def guard_storage_sizes(vm: VM) -> None:
     """Guard how large the storages of the inputs met so far are."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:
-            vm.heap.guard(CallOf(Pinned(storage_size), (graph_input.source,)), Kind.FRESH_CALL,
-                          storage_size(graph_input.tensor))
+            vm.heap.guard_call(storage_size, storage_size(graph_input.tensor), graph_input.source)
 
 
 def storage_size(tensor: torch.Tensor) -> int:
@@ -110,7 +109,7 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
             return fake.is_leaf
         leaf, wants_grad = tracker.original.is_leaf, tracker.original.requires_grad
     if wants_grad:  # otherwise it is a leaf, and requires_grad is guarded
-        vm.heap.guard(CallOf(Pinned(_LEAF), (tracker.source,)), Kind.FRESH_CALL, leaf)
+        vm.heap.guard_call(_LEAF, leaf, tracker.source)
     return leaf
 
 
@@ -133,7 +132,7 @@ def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     with torch._C.DisableTorchFunction():
         kept = tracker.original.retains_grad
     if kept:
-        vm.heap.guard(CallOf(Pinned(_RETAINS), (tracker.source,)), Kind.FRESH_CALL, True)
+        vm.heap.guard_call(_RETAINS, True, tracker.source)
     return kept
 
 
@@ -278,7 +277,7 @@ def guard_bases(vm: VM) -> None:
     if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
         raise has_views(next(iter(vm.tensors.flags.values())).final)
     sources = tuple(tracker.source for tracker in leaves + others)
-    vm.heap.guard(CallOf(Pinned(holds_view), (Pinned(len(leaves)), *sources)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(holds_view, False, Pinned(len(leaves)), *sources)
 
 
 def holds_view(count: int, *tensors: torch.Tensor) -> bool:

@@ -149,7 +149,7 @@ def guard_absent(vm: VM, wrapper: object, key: object) -> None:
     if is_lookup_key(key):
         vm.heap.guard(Pinned(table_of(wrapper)), Kind.ABSENT, key)
     else:
-        vm.heap.guard(CallOf(Pinned(is_kept), (Pinned(wrapper), Pinned(key))), Kind.FRESH_CALL, False)
+        vm.heap.guard_call(is_kept, False, Pinned(wrapper), Pinned(key))
 
 
 def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
@@ -167,7 +167,7 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any
     if fills:  # earlier results, and those of the trace, must still be there
         if not has_room(wrapper, len(fills)):
             raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
-        vm.heap.guard(CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills)))), Kind.FRESH_CALL, True)
+        vm.heap.guard_call(has_room, True, Pinned(wrapper), Pinned(len(fills)))
     for known, value in fills:
         if same_key(known, key):
             vm.effects.noted.append(replace(call, value=value))
@@ -263,7 +263,7 @@ def _release(vm: VM, callee: Any, lock: Any, /, *error: Any, **kwargs: Any) -> A
         raise Break("SB018", "the release of a lock that is not held")
     if state is None:
         source = vm.heap.source_of(lock)
-        vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+        vm.heap.guard_call(held_count, count, source)
         state = vm.locks.used[id(lock)] = LockState(lock, source, False, count, count)
         vm.heap.note_handled(lock)
     state.depth -= 1
@@ -278,6 +278,6 @@ def _is_held(vm: VM, callee: Any, lock: Any, /) -> bool:
     if state is not None:
         return state.depth > 0
     source, count = vm.heap.source_of(lock), held_count(lock)
-    vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+    vm.heap.guard_call(held_count, count, source)
     vm.locks.answers[source] = count
     return count > 0

@@ -35,7 +35,7 @@ from stator.interp.objects.descriptors import load_module_attr
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.suspend import chain
 from stator.interp.vm import VM
-from stator.source import Attr, CallOf, DictOf, Key, Pinned
+from stator.source import Attr, DictOf, Key, Pinned
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PARAMETER = inspect.Parameter
@@ -179,7 +179,7 @@ rule(importlib.metadata.packages_distributions)(
 @rule(sys.getrecursionlimit)
 def _recursion_limit(vm: VM) -> int:
     """The trace runs under a limit of its own; the program sees the user's."""
-    vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.progress.recursion_limit)
+    vm.heap.guard_call(sys.getrecursionlimit, vm.progress.recursion_limit)
     return vm.progress.recursion_limit
 
 

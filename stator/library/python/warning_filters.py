@@ -24,14 +24,13 @@ import torch
 
 from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import muted, warnings_can_raise
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING
 from stator.interp.noted_effects import PlainCall, list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned, Source
+from stator.source import Source
 
 RECORDED = Strategy.RECORDED_WARNINGS
 
@@ -208,7 +207,7 @@ def _change(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
         raise _refused("a filter makes exceptions of warnings")
     if callee is not warnings.resetwarnings and not _is_quiet(vm, args, kwargs):
         raise _refused("to others than plain ones that raise nothing")
-    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(warnings_can_raise, False)
     vm.warnings.changed = True
     if vm.warnings.recordings:
         vm.warnings.recordings[-1].change(callee, args, kwargs)
@@ -276,7 +275,7 @@ def _exit(vm: VM, self: Any, *exc_info: Any) -> None:
             raise _refused("a catch_warnings is left that was not entered")
         if saved_can_raise(tracker.original):
             raise _refused("a filter makes exceptions of warnings")
-        vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
+        vm.heap.guard_call(saved_can_raise, False, tracker.source)
     vm.warnings.changed = True
     note(vm, FiltersKept(manager, _CLOSE), False, warnings)
 
@@ -290,7 +289,7 @@ def _plain_manager(vm: VM, manager: object) -> Any:
         raise _refused("by a catch_warnings that does more than keep them")
     if warnings_can_raise():
         raise _refused("a filter makes exceptions of warnings")
-    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(warnings_can_raise, False)
     return manager
 
 
