@@ -47,11 +47,7 @@ class Strategy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class BreakCode:
-    """One way in which a program cannot be captured.
-
-    `inherent`: no tracer can capture it (the value exists only at run time); otherwise it is a
-    limit of Stator, which a later version may remove.
-    """
+    """One way in which a program cannot be captured; `inherent`: no tracer can capture it."""
 
     code: str
     title: str

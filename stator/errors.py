@@ -57,10 +57,7 @@ def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
 
 
 class Unsupported(StatorError):
-    """The program does something that cannot be captured, and `fullgraph=True` allows no graph break.
-
-    `stack` is outermost first, so its last entry is the innermost user frame.
-    """
+    """The program cannot be captured, and `fullgraph=True` allows no graph break; `stack` is outermost first."""
 
     like = "torch._dynamo.exc", "Unsupported"
 

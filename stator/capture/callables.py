@@ -1,8 +1,7 @@
 """Callables of every kind, as the one kind that `capture` takes.
 
-In: whatever the user hands to `stator.compile`.  Out: a Python function or a bound method of one that does
-the same when it is called; and around the compiled entry, an object that binds, prints and inspects like
-the original.
+In: any callable.  Out: a Python function or a bound method that does the same when it is called; around the
+compiled entry, an object that binds, prints and inspects like the original.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The state of torch that a graph depends on.   now  ->  GlobalState(grad_enabled=True, ...)
 
-`global_state()` reads it through torch's own Python functions, once per trace, before the tracer
-installs any mode of its own.  At every call the C++ guard program compares the same fields without
-calling Python.
+Read once per trace, before the tracer installs any mode; the C++ guard program compares the same fields.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Facts that guards of tensors and arrays compare.   a tensor  ->  TensorMeta(torch.Tensor, float32, cpu, (2, 3), ...)
 
-A size or stride of None is not compared (a dynamic dimension).  The storage offset is compared only
-when asked for.  `dispatch_keys` tells conjugate, negative, inference, nested, functorch and python
-tensors from plain ones; it is the raw bit set of torch's dispatcher.
+A size or stride of None is not compared (a dynamic dimension).  `dispatch_keys`, the raw bit set of torch's dispatcher,
+distinguishes conjugate, negative, inference, nested, functorch and python tensors from plain ones.
 """
 
 from __future__ import annotations

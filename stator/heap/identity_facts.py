@@ -1,8 +1,6 @@
-"""Objects that are told apart by being other objects.   `o in [a, b]`, `{o, a}`, `d[o]`  ->  guards: o is not a, ...
+"""Objects that are distinguished by identity.   `o in [a, b]`, `{o, a}`, `d[o]`  ->  guards: o is not a, ...
 
-In: what C code hashes or compares.  Out: guards that outside objects which were found to be different are still
-different ones: C code asks `is` before it asks `__eq__`, which may call an object unequal to itself.  That two places
-hold one object is guarded where it is adopted.  What their classes have for C code to find is a fact.
+C code compares by `is` before it calls `__eq__`: outside objects that were found to be different stay so.
 """
 
 from __future__ import annotations

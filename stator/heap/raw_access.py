@@ -1,7 +1,6 @@
 """Make and read objects of any class without running its code.   new_shell(cls), instance_dict(module)
 
-`new_shell(cls)` is None for classes whose instances only C code can make: those stay opaque.  `instance_dict` reads
-the real `__dict__`, though the class may define a property of that name.  Facts about a class are kept until
+`new_shell(cls)` is None for classes whose instances only C code can make.  Facts about a class are kept until
 forget_classes().
 """
 

@@ -1,8 +1,7 @@
 """Find the Python state that a call with unknown effects can reach.   custom(x)  ->  LOG, Counter.n, the cell `n`
 
-In: the target of a node that must not run twice (see graph/analysis/mutation).  Out: the mutable objects that its
-Python code names, and the names that it assigns.  Code objects are read and never run: names, text constants, closures,
-defaults, and the functions and classes behind them.  Code of libraries counts for its closures and arguments alone.
+In: the target of a node that must not run twice.  Out: the mutable objects that its Python code names, and the names
+that it assigns.  Code objects are read and never run.  Code of libraries counts for its closures and arguments alone.
 """
 
 from __future__ import annotations

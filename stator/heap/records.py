@@ -1,8 +1,7 @@
 """Records of outside values.   a user's object  <->  its stand-in, where both were found, and their changes
 
-In: adopters, which register a record for each object.  Out: identity both ways, guards, and the records to compare at
-the end of the trace.  A `Scope` is a namespace read name by name: `scope.read("relu")` is guarded by that one name,
-`scope.write("n", 3)` is kept in an overlay until write-back.
+Out: identity both ways, guards, and the records to compare at the end of the trace.  `Scope` is a namespace read name
+by name, under one guard each; writes are kept in an overlay until write-back.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     Box(raw value, how to name the place)  --force-->  the stand-in, with the guard that pins the value
 
-A shadow is a real container whose places hold boxes; reading a place forces its box.  An element that nobody reads
-costs nothing and is guarded by nothing.
+A shadow is a real container of boxes: an element that nobody reads is guarded by nothing.
 """
 
 from __future__ import annotations

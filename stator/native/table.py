@@ -45,8 +45,7 @@ def lookup(callable_: object) -> Row | None:
 def receiver_split(callable_: Any) -> tuple[Any, Any]:
     """The descriptor behind a bound C callable and its receiver; (callable_, NO_RECEIVER) where it has none.
 
-    `[].append` -> (list.append, []); `(1).__add__` -> (int.__add__, 1); `dict.fromkeys` -> (the class-method
-    descriptor, dict); an instance of a C type with `__call__`, such as a partial -> (partial.__call__, it).
+    `[].append` -> (list.append, []); an instance of a C type with `__call__`, a partial -> (partial.__call__, it).
     """
     kind = type(callable_)
     if is_a(callable_, types.BuiltinFunctionType):  # or its subtype, which knows its class (METH_METHOD)

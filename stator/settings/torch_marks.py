@@ -1,8 +1,6 @@
 """Marks of torch's own decorators on functions.   @torch.compiler.allow_in_graph  ->  is_allowed(f)
 
-In: the attributes and the tables that torch.compiler.disable, allow_in_graph, assume_constant_result and torch.compile
-leave.  Out: answers in Stator's terms.  Nothing of torch's tracer is imported: a process that has not loaded it has no
-such marks.
+Nothing of torch's tracer is imported: a process that has not loaded it has no such marks.
 """
 
 from __future__ import annotations

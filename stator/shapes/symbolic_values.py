@@ -81,10 +81,7 @@ class Formatted:
 
 
 class DeferredText:
-    """Text made of an unbacked number or a tensor: f"{n} tokens".  Reading it while tracing breaks.
-
-    `parts` are str and Formatted; the residual program puts them together.
-    """
+    """Text made of an unbacked number or a tensor: f"{n} tokens"; `parts` are str and Formatted.  Reading it breaks."""
 
     __slots__ = ("parts",)
 

@@ -1,8 +1,7 @@
-"""Objects in results, made anew.   small C objects, exceptions, classes, tokens of context variables
+"""Objects in results, made anew.   small C objects, exceptions, classes, tokens of context variables  ->  an expression
 
-In: an object made inside the trace.  Out: an expression that makes one like it, or None for a type without a maker.
-Parts of exceptions are set through the C descriptors of their bases; classes are allocated and then filled, so that
-methods may refer to them.  No `__init__`, `__new__`, `__setattr__` or metaclass of the program runs again.
+Parts of exceptions are set through the C descriptors of their bases; classes are allocated and then filled.  No
+`__init__`, `__new__`, `__setattr__` or metaclass of the program runs again.
 """
 
 from __future__ import annotations

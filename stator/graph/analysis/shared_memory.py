@@ -1,8 +1,7 @@
 """Which tensors share memory.   f(a, a.detach()) with a.add_(1) inside  ->  a guard that these two still share it
 
-In: inputs of a graph, tensors that an operation is given and writes to, results of captured branches.  Out: which of
-them share storages, whether a compiler that functionalises would compute something else, and breaks at operations that
-would show whether a merged tensor is the one of before the branch.
+Out: which inputs share storages, whether a compiler that functionalises would compute something else, and breaks at
+operations that would show whether a merged tensor is the one of before the branch.
 """
 
 from __future__ import annotations
@@ -232,10 +231,7 @@ def _reach(offset: int, dims: list[tuple[int, int]]) -> int:
 
 
 def _digits(offset: int, dims: list[tuple[int, int]], strides: list[int]) -> list[tuple[int, int]] | None:
-    """The places of a tensor as ranges of digits in the number system of these strides, the largest first.
-
-    None where a digit would carry over into the next: then a place has several spellings.
-    """
+    """Places of a tensor as ranges of digits in the number system of these strides; None where a digit carries over."""
     sizes = {stride: size for stride, size in dims if stride}
     if len(sizes) != sum(bool(stride) for stride, _ in dims):
         return None

@@ -86,10 +86,7 @@ def legal_name(name: str) -> str:
 
 
 def spelled_types(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """x.to(int), x.type(torch.HalfTensor): as FX's code can say it, dtypes and names in place of classes.
-
-    `from`, which no code can say, is the first argument behind the tensor wherever torch has it.
-    """
+    """x.to(int), x.type(torch.HalfTensor): dtypes and names in place of classes; `from` as a positional argument."""
     if "from" in kwargs and args:
         args = (args[0], kwargs["from"], *args[1:])
         kwargs = {name: value for name, value in kwargs.items() if name != "from"}

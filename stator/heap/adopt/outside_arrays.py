@@ -1,7 +1,6 @@
 """Adopt numpy arrays and scalars from outside.   np.ones(3)  ->  an array of the same layout, filled when it is read
 
-An array's layout is a fact at once; its contents are one when C code first looks at them, and are compared at the
-end.  An array may share its memory with a tensor, in either direction (`torch.from_numpy`, `Tensor.numpy`): see
+Contents are a fact once C code looks at them, and are compared at the end.  Memory shared with tensors:
 `heap/shared_state.py`.
 """
 

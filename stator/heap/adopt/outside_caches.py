@@ -17,8 +17,7 @@ from stator.guards.guard import is_constant
 def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any]:
     """The (key, result, type) triples of a bounded cache, the dict of either kind, the mark between args and kwargs.
 
-    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links,
-    that of cache_info, the instance dict.
+    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, and four more.
     """
     found = gc.get_referents(wrapper)
     end = max(i for i, part in enumerate(found) if part is functools._CacheInfo)  # type: ignore[attr-defined]

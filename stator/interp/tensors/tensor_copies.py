@@ -1,8 +1,7 @@
 """Deep copies of outside tensors that the graph cannot make.   copy.deepcopy(self.weight)  ->  a new input of the graph
 
-A Parameter, a leaf that wants a gradient or a part of a storage is copied by CPython, in the residual, before the graph
-runs: the graph gets the copy as it gets an argument.  That is the copy the program would make as long as nothing has
-written to the original's memory by then.  The trace makes one copy, too, and looks at its layout.
+A Parameter, a leaf that wants a gradient or a part of a storage is copied by the residual before the graph runs, as
+long as nothing has written to the original's memory by then.  The trace makes one copy, too, and looks at its layout.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Rules for the filters of warnings.   with catch_warnings(): simplefilter("ignore")  ->  effects, in their order
 
-Filters belong to the process.  A change of them is noted among the warnings and replayed with them, after the graph:
-each warning of the program meets the filters of its moment.  A filter that makes exceptions of warnings breaks.
-
-With `record=True` the program gets a list that the trace fills with WarningMessages.  The recorded warnings are known
-where a filter of the program decides; filters and warnings are replayed after the graph as well, for the registries of
-modules.  Operations that may warn as they run break; so does a stop of the trace before the manager is left.
+A change of filters is replayed among the warnings, after the graph: each warning meets the filters of its moment.  A
+filter that makes exceptions of warnings breaks.  With `record=True` the trace fills the list with WarningMessages where
+a filter of the program decides; operations that may warn as they run break.
 """
 
 from __future__ import annotations

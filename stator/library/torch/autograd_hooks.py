@@ -1,11 +1,8 @@
 """Rules for hooks that autograd calls.   x.register_hook(f), with saved_tensors_hooks(pack, unpack): y = x.sin()
 
-An outside tensor gets its hook when the graph has run: only a later backward pass calls it.  A hook on a tensor of the
-graph is interpreted once, on a fake gradient, and one node registers its graph; with effects it breaks.
-
-Hooks on saved tensors run while a graph does.  `pack` is interpreted on fakes like those that autograd saves in the
-trace: without effects it does not matter when it runs, and a node pushes the user's own functions.  `unpack` belongs to
-the backward pass.  Everything else breaks where they are pushed; so does a stop of the trace before they are popped.
+An outside tensor gets its hook when the graph has run.  A hook on a tensor of the graph is interpreted once, on a fake
+gradient, and one node registers its graph; with effects it breaks.  `pack` of saved tensors is interpreted on fakes:
+without effects, a node pushes the user's own functions.  Everything else breaks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Rules for tensor subclasses and TorchFunctionModes.   x.as_subclass(C)  ->  a fake that the program sees as a C
 
-In: functions that make, unmake and query subclasses whose objects are plain tensors to torch's dispatcher.  The default
-`__torch_function__` is done here; any other is interpreted.  The stack of modes is the interpreter's own; torch's is
-left alone.  A default device, which torch keeps as a mode at the bottom of its stack, is played by the recorder.
+The default `__torch_function__` is done here; any other is interpreted.  The stack of modes is the interpreter's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rules for methods and constructors of Tensor that are no computation: flags, storages, old constructors, copies.
 
-copy.deepcopy(w) is w.detach().clone(), copy.copy(x) is x.data.  A deep copy has a storage of its own, as long as the
-original's, and two views of one storage stay two views of one.  A clone gives the same for a tensor that fills its own
-storage; of any other, and of a leaf that requires grad, CPython makes the copy (see interp/tensors/tensor_copies).
+copy.deepcopy(w) is w.detach().clone() for a tensor that fills its own storage; of others, and of a leaf that requires
+grad, CPython makes the copy (see interp/tensors/tensor_copies).  copy.copy(x) is x.data.
 """
 
 from __future__ import annotations
