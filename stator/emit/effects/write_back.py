@@ -17,9 +17,8 @@ import torch
 from stator import _core, _hook
 from stator.breaks import Break
 from stator.emit.effects.replayed_output import write_effect
-from stator.emit.rebuild.returned_arrays import write_array
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
-from stator.emit.rebuild.returned_objects import write_context_sets
+from stator.emit.rebuild.returned_objects import write_array, write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout

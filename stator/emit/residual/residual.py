@@ -22,7 +22,7 @@ from stator import _core, events
 from stator.breaks import Break, Strategy
 from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
-from stator.emit.rebuild.returned_arrays import fix_storages
+from stator.emit.rebuild.returned_objects import fix_storages
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
