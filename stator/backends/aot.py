@@ -45,7 +45,6 @@ def run_as_is(kind: str, shielded: bool, gm: torch.fx.GraphModule, example_input
             return [detach_view(each) for each in forward(*args)]
 
     boxed = load_autograd().make_boxed_func(run)
-    boxed.keeps_autocast = not shielded
     return keep_pass(kind, len(example_inputs), boxed)  # type: ignore[no-any-return]
 
 

@@ -28,7 +28,6 @@ class ShadowKind(enum.Enum):
     SET = "set"
     OBJECT = "object"  # only a __dict__ and slots
     CELL = "cell"
-    SCOPE = "scope"  # a namespace of a module or a class, read name by name
     UPCOMING = "upcoming"  # an iterator, by the items it has yet to yield
     OPAQUE = "opaque"  # the user's object itself; only its identity may be used
     ITERATOR = "iterator"  # a C iterator; `initial` is where it stood

@@ -29,7 +29,6 @@ _NAMING = frozenset({Kind.ID, Kind.NOT_ID, Kind.KEYS, Kind.ABSENT, Kind.PRESENT,
 
 _NONE: set[Any] = set()
 SELF = Local("self", 0)
-_UNSURE = MOVING | {ShadowKind.SCOPE}
 
 
 class FactIndex:
@@ -194,7 +193,7 @@ def collect_holdings(vm: VM, template: Template, changed: set[int], index: FactI
     last = template.segment.end.trackers
     for number, tracker in [item for source in found for item in index.trackers.get(source, ())]:
         if number < last and tracker.part_of is None:
-            if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
+            if tracker.shape in MOVING or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
             template.holdings.append(Holding(template.pattern.number(tracker.source), tracker, tracker.original))
     met = {id(holding.original) for holding in template.holdings}
