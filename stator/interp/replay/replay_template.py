@@ -25,8 +25,6 @@ from stator.source import CallOf, DictOf, Local, Pinned, Source, parents, root_o
 RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
 _NAMING = frozenset({Kind.ID, Kind.NOT_ID, Kind.KEYS, Kind.ABSENT, Kind.PRESENT, Kind.SET_EQUALS, Kind.EQUALS,
                      Kind.FRESH_CALL})
-
-
 _NONE: set[Any] = set()
 SELF = Local("self", 0)
 
