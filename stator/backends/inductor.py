@@ -24,7 +24,6 @@ from stator.settings.options import Settings
 
 def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                      settings: Settings ) -> Callable[..., Any]:
-    """Compile the graph with Inductor."""
     module = importlib.import_module("torch._inductor.compile_fx")
     utils = importlib.import_module("torch._inductor.utils")
     passes: Any = keeps_passes()

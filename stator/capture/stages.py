@@ -67,7 +67,6 @@ from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes.symbol_guards import require_declared, shape_guards
 from stator.shapes.symbolic_values import in_the_users_terms
-from stator.source import CallOf, Pinned
 
 ATTEMPTS = 3
 
@@ -85,11 +84,7 @@ class WorldChanged(Exception):
 
 def capture(site: CallSite, bound: tuple[Any, ...],
             rejected: tuple[WorldChanged, ...] = ()) -> tuple[Any, Any, Installed] | None:
-    """One trace through every stage; None when it failed by a bug of ours.
-
-    `rejected`: the guards that refused earlier attempts. A fact that somebody changes has another value in each
-    attempt, or holds in the next; a guard that refuses every time, while its fact stays as it is, is a bug.
-    """
+    """One trace through every stage; None when it failed by a bug of ours; `rejected`: guards of earlier attempts."""
     code = site.fn.__code__
     events.emit(events.CaptureStarted(site.name, *site.user_line(bound)))
     started = time.perf_counter()
@@ -194,7 +189,6 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
 
 
 def measured(program: Any, bound: tuple[Any, ...]) -> float:
-    """The microseconds of one check of the guards."""
     with put_back(), restored():
         began = time.perf_counter()
         for _ in range(20):
@@ -288,10 +282,9 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         # The program may handle the error; compilers write when all is computed, and would find out too late.
         if autograd_boundaries.with_history(each.fake) and storage_of(each.fake) in storages \
                 and not shared_memory.refuses_writes(each.tensor):
-            done.vm.heap.guard(CallOf(Pinned(shared_memory.refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
+            done.vm.heap.guard_call(shared_memory.refuses_writes, False, each.source)
         if any(map(changes_views, each.node.users)):  # so with operations that refuse views (`detach_`)
-            done.vm.heap.guard(CallOf(Pinned(shared_memory.is_view), (each.source,)), Kind.FRESH_CALL,
-                               shared_memory.is_view(each.tensor))
+            done.vm.heap.guard_call(shared_memory.is_view, shared_memory.is_view(each.tensor), each.source)
     candidates = [(*leaf, each.node in written) for each in shared_memory.sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
         for leaf in leaf_sources(each.tensor, each.source)]
@@ -301,8 +294,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
         if any(map(shared_memory.mapped_file, tensors)):
             for tensor, source, _ in candidates:
-                done.vm.heap.guard(CallOf(Pinned(shared_memory.mapped_file), (source,)), Kind.FRESH_CALL,
-                                   shared_memory.mapped_file(tensor))
+                done.vm.heap.guard_call(shared_memory.mapped_file, shared_memory.mapped_file(tensor), source)
         address = Address.STORAGE if recorder.backend.in_order else Address.MEMORY
         places = [Place(source, address, is_written) for _, source, is_written in candidates]
         done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))

@@ -151,7 +151,6 @@ class Machine(Mechanisms):
 
     @property
     def running(self) -> Frame:
-        """The frame that is interpreted now."""
         assert self.frame is not None
         return self.frame
 
@@ -159,13 +158,8 @@ class Machine(Mechanisms):
     def torch_state(self) -> TorchState:
         return self.recorder.torch_state
 
-    # ------------------------------------------------------------------ the loop
-
     def run(self, frame: Frame, start: Frame | None = None, thrown: BaseException | None = None) -> Any:
-        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first.
-
-        An exception of the program leaves as itself, not as Raised.
-        """
+        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first."""
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
         frame.parent = None
         frame.level = 0 if outer is None else outer.level + 1
@@ -323,8 +317,6 @@ class Machine(Mechanisms):
             traceback = frames.with_place(traceback, place)
         return traceback
 
-    # ------------------------------------------------------------------ frames
-
     def push(self, frame: Frame, cont: Continuation | None = None) -> None:
         """Call into `frame`; its result goes to the current frame's stack, or to `cont`."""
         frame.parent = caller = self.frame
@@ -365,8 +357,6 @@ class Machine(Mechanisms):
     def is_from_outside(self, value: object) -> bool:
         return id(value) in self.heap.by_standin
 
-    # ------------------------------------------------------------------ places
-
     def location(self) -> tuple[str, int, str] | None:
         frame = self.frame
         if frame is not None and frame.code is self.lines.located[0] and frame.ip == self.lines.located[1]:
@@ -382,13 +372,11 @@ class Machine(Mechanisms):
         return found
 
     def append_output(self, effect: object) -> None:
-        """Replay output later."""
         if (here := self.location()) is not None:
             self.effects.lines.add(here[:2])
         self.effects.noted.append(effect)
 
     def stack(self) -> list[UserFrame]:
-        """The user's frames, outermost first."""
         found = []
         frame = self.frame
         while frame is not None:

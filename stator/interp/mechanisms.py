@@ -248,7 +248,6 @@ class Progress:
         self.recursion_limit = 0  # the user's, while the trace runs under its own
 
     def look(self, vm: Machine) -> None:
-        """Emit an event if one is due."""
         now = time.monotonic()
         if now >= self.due:
             self.due = now + self.every

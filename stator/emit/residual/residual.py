@@ -22,7 +22,7 @@ from stator import _core, events
 from stator.breaks import Break, Strategy
 from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
-from stator.emit.rebuild.returned_arrays import fix_storages
+from stator.emit.rebuild.returned_objects import fix_storages
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
@@ -163,7 +163,6 @@ def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: object) -> str:
-    """How the residual calls an input of the graph."""
     return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
 
@@ -234,14 +233,8 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
 
 
-# ---------------------------------------------------------------------- under locks
-
-
 class UnderLocks:
-    """A residual under the locks that its program takes; called with every bound argument, then the locks.
-
-    Another thread may run between the guards and the locks: guards are checked, and inputs read, again under them.
-    """
+    """A residual under the locks that its program takes: guards are checked, and inputs read, again under them."""
 
     __slots__ = ("program", "residual", "count", "states", "__weakref__")
 

@@ -1,12 +1,8 @@
 """Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
-In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
-Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part,
-unless the range of the random number decides (`torch.rand([]) < 0.0`).
-
-The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
-need, so a program that lets the graph keep its numbers gets no such guard.
+In: a node whose value the program needs now.  Out: that value, where it is computed from constants and small integer
+inputs, whose contents become a guard; UNKNOWN where a parameter, a float input or a random number takes part, unless
+its range decides.  The slice of the graph behind the node runs once, on copies.
 """
 
 from __future__ import annotations
@@ -51,9 +47,6 @@ _FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # 
 _MOST = 2**31
 
 
-# ---------------------------------------------------------------------- ranges of random numbers
-
-
 def decided(comparison: str, number: float) -> Any:
     """The truth of `drawn <comparison> number`, where it is the same at both ends of the range, and so in between."""
     lowest, highest = (getattr(operator, comparison)(end, number) for end in (_LOW, _HIGH))
@@ -93,9 +86,6 @@ def is_drawn(node: fx.Node) -> bool:
         and all(user.target in _READING for user in node.users)
 
 
-# ---------------------------------------------------------------------- known values
-
-
 class NotKnown(Exception):
     """The slice cannot be run while tracing."""
 
@@ -130,10 +120,7 @@ class KnownValues:
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
-    # ------------------------------------------------------------------ what is asked
-
     def of_scalar(self, fake: FakeTensor) -> Any:
-        """The number in a tensor of one element."""
         node = self.recorder.node_of(fake)
         decided = of_comparison(node)
         if decided is not UNKNOWN:
@@ -224,8 +211,6 @@ class KnownValues:
             fresh.clear()
             return UNKNOWN
         return number
-
-    # ------------------------------------------------------------------ slices
 
     def _value(self, node: fx.Node) -> Any:
         if node in self._unknown:

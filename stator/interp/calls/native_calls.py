@@ -41,7 +41,7 @@ from stator.native.rows_declare import ROWS
 from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
-from stator.source import Attr, CallOf, Index, Pinned, root_of
+from stator.source import Attr, Index, Pinned, root_of
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
 _TORCH = torch.__file__.rpartition("__init__")[0]
@@ -197,8 +197,7 @@ def admit(vm: VM, fn: Any, found: Row | None, args: Sequence[Any]) -> Row:
         refuse_copies(vm, fn, args[0])
     if row.depends is not None:
         names = tuple([value for value in args if type(value) is str])
-        source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
-        vm.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
+        vm.heap.guard_call(row.depends, row.depends(*names), *[Pinned(name) for name in names])
     return row
 
 
@@ -296,7 +295,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
 def guard_digits(vm: VM) -> None:
     """How long the text of a number may be decides."""
     limit = sys.get_int_max_str_digits()
-    vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
+    vm.heap.guard_call(sys.get_int_max_str_digits, limit)
 
 
 def native_unhooked(vm: VM, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
@@ -328,9 +327,6 @@ def refuse_not_rebuilt(vm: VM, result: object) -> None:
     for value in (result, *result) if type(result) is tuple else (result,):
         if type(value) in vm.policy.not_rebuilt and id(value) not in vm.heap.by_standin:
             raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
-
-
-# ---------------------------------------------------------------------- frames that C code enters
 
 
 def place_in_table(vm: VM, tensor: FakeTensor) -> int:
@@ -372,10 +368,7 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
 
 
 def with_defaults(vm: VM, func: types.FunctionType, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call by C code, for which CPython has filled in the user's own defaults.
-
-    An argument that C code passes is a stand-in, or a constant: a default that is equal to it must stay so.
-    """
+    """Arguments of a call by C code, with the user's defaults that CPython has filled in; equal ones must stay so."""
     code, raw, bound = func.__code__, func.__defaults__ or (), list(args)
     first = code.co_argcount - len(raw)
     for slot in range(first, code.co_argcount + code.co_kwonlyargcount):

@@ -1,8 +1,7 @@
 """Names and addresses in text.   repr(K), "'K' object is not callable"  ->  guards on the names of K
 
-A default repr shows the address of an object.  A stand-in has another address than its original: such text is made
-from the user's object, whose identity is guarded, or it breaks.  Any address will do for an object made inside, unless
-the object itself leaves the trace.
+A default repr shows an address: such text is made from the user's object, whose identity is guarded, or it breaks.  Any
+address will do for an object made inside, unless the object itself leaves the trace.
 """
 
 from __future__ import annotations

@@ -5,9 +5,7 @@
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; of a leaf from outside, a note
     p.data = p.data - g       ->  a note: the residual exchanges the memory after the graph
 
-A leaf that is used under both flags breaks where its flag changes: no compiler knows a leaf that is one for a while.  A
-view has the flag of its base: a base with a view that the call sees breaks, and guards keep other bases apart.  After
-an assignment to `.data` the graph uses the owner of the new memory; a leaf that wants a gradient cannot be used so.
+A leaf that is used under both flags breaks where its flag changes, as does a base with a view that the call sees.
 """
 
 from __future__ import annotations
@@ -58,8 +56,7 @@ def guard_storage_sizes(vm: VM) -> None:
     """Guard how large the storages of the inputs met so far are."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:
-            vm.heap.guard(CallOf(Pinned(storage_size), (graph_input.source,)), Kind.FRESH_CALL,
-                          storage_size(graph_input.tensor))
+            vm.heap.guard_call(storage_size, storage_size(graph_input.tensor), graph_input.source)
 
 
 def storage_size(tensor: torch.Tensor) -> int:
@@ -112,7 +109,7 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
             return fake.is_leaf
         leaf, wants_grad = tracker.original.is_leaf, tracker.original.requires_grad
     if wants_grad:  # otherwise it is a leaf, and requires_grad is guarded
-        vm.heap.guard(CallOf(Pinned(_LEAF), (tracker.source,)), Kind.FRESH_CALL, leaf)
+        vm.heap.guard_call(_LEAF, leaf, tracker.source)
     return leaf
 
 
@@ -135,7 +132,7 @@ def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     with torch._C.DisableTorchFunction():
         kept = tracker.original.retains_grad
     if kept:
-        vm.heap.guard(CallOf(Pinned(_RETAINS), (tracker.source,)), Kind.FRESH_CALL, True)
+        vm.heap.guard_call(_RETAINS, True, tracker.source)
     return kept
 
 
@@ -280,7 +277,7 @@ def guard_bases(vm: VM) -> None:
     if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
         raise has_views(next(iter(vm.tensors.flags.values())).final)
     sources = tuple(tracker.source for tracker in leaves + others)
-    vm.heap.guard(CallOf(Pinned(holds_view), (Pinned(len(leaves)), *sources)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(holds_view, False, Pinned(len(leaves)), *sources)
 
 
 def holds_view(count: int, *tensors: torch.Tensor) -> bool:
@@ -346,7 +343,6 @@ def is_kept(node: fx.Node) -> bool:
 
 
 def has_memory_of(value: Any, fake: Any) -> bool:
-    """Whether one tensor lies where the other does."""
     if type(value) is not FakeTensor or value.layout is not torch.strided or fake.layout is not torch.strided:
         return False
     return layout_of(value) == layout_of(fake) and value.storage_offset() == fake.storage_offset() \
