@@ -176,10 +176,13 @@ def _options(args: tuple[Any, ...], *defaults: object) -> tuple[Any, ...]:
 
 @rule_of(F.linear)
 def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require(not kwargs and len(args) in (2, 3))
-    x, weight = dense(args[0], read), dense(args[1], read)
+    names = ("input", "weight", "bias")[len(args):]
+    require(0 < len(args) < 4 and kwargs.keys() <= {*names})
+    given = *args, *[kwargs.get(name) for name in names]
+    x, weight = filled(args[0], read, _FLOATS), dense(given[1], read)
+    require(len(x[1]) == 2 or x[2] == row_major(x[1]))
     require(same_place(x, weight) and len(x[1]) >= 2 and len(weight[1]) == 2 and x[1][-1] == weight[1][1])
-    _weights(x, read, (args[2] if len(args) == 3 else None, weight[1][:1]))
+    _weights(x, read, (given[2], weight[1][:1]))
     return made(x[0], (*x[1][:-1], weight[1][0]), x[3])
 
 
@@ -366,6 +369,20 @@ def constructor(func: Callable[..., Any]) -> Rule:
             return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
 
     return rule
+
+
+@rule_of(torch.tensor)
+def empty_list(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    require(len(args) == 1 and type(args[0]) is list and not args[0] and kwargs.keys() <= {"dtype", "device"}
+            and kwargs.get("device") in _ON_CPU)
+    return made(kwargs.get("dtype") or torch.get_default_dtype(), (0,), _CPU)
+
+
+@rule_of(F.interpolate)
+def interpolate(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    parts = [part for value in kwargs.values() for part in (value if type(value) in (tuple, list) else (value,))]
+    require(len(args) == 1 and all([type(part) in _PLAIN or type(part) is str for part in parts]))
+    return kernel(partial(F.interpolate, **kwargs), dense)(args, {}, read)
 
 
 @rule_of(F.scaled_dot_product_attention)
