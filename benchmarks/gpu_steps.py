@@ -136,7 +136,8 @@ def _kernels(once: Callable[[], Any], device: str) -> Row:
         for _ in range(3):
             once()
     found = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
-    return {"kernels": sum(event.count for event in found) / 3, "busy": sum(event.device_time_total for event in found) / 3}
+    return {"kernels": sum(event.count for event in found) / 3,
+            "busy": sum(event.device_time_total for event in found) / 3}
 
 
 def _steps_of_a_round(once: Callable[[], Any]) -> int:
@@ -243,7 +244,8 @@ def main(given: list[str]) -> int:
               for name, training in available().items() if any(text in name for text in options.only.split(","))}
     names = list(chosen)
     for start in range(0, len(names), options.together):
-        for name, found in measure(options, {name: chosen[name] for name in names[start:start + options.together]}).items():
+        together = {name: chosen[name] for name in names[start:start + options.together]}
+        for name, found in measure(options, together).items():
             report(name, found)
             known[f"{name} {options.mode or options.backend}"] = found
         options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -214,5 +214,6 @@ def check_casts(plan: Plan, probes: Probes) -> None:
 
 def casts_on(state: dict[Any, Any], devices: set[str]) -> bool:
     """Whether autocast is on for one of the devices."""
-    known = {key[0]: value[0] for (setting, key), value in state.items() if setting.setter is torch._C.set_autocast_enabled}
+    known = {key[0]: value[0] for (setting, key), value in state.items()
+             if setting.setter is torch._C.set_autocast_enabled}
     return any(known.get(device, torch.is_autocast_enabled(device)) for device in devices)

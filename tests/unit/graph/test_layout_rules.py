@@ -113,6 +113,8 @@ def group_norm(rng: random.Random) -> Case:
 
 def embedding(rng: random.Random) -> Case:
     index = torch.zeros([extent(rng) for _ in range(rng.randrange(4))], dtype=rng.choice((torch.int64, torch.int32)))
+    index = index.transpose(0, -1) if index.dim() > 1 and rng.random() < 0.2 else index
+    index = index.expand(2, *index.shape) if rng.random() < 0.2 else index
     rest = (rng.choice((None, 0, -1)), rng.choice((None, None, 1.0)), 2.0, rng.random() < 0.1, rng.random() < 0.1)
     return F.embedding, (index, tensor(rng, (5, extent(rng))), *rest[:rng.randrange(6)]), {}
 
@@ -266,7 +268,7 @@ def maker(function: Any) -> Callable[[random.Random], Case]:
         views = view(function, *_ARGUMENTS[name])
         return lambda rng: (picked if rng.random() < 0.5 else views)(rng)
     if name in ("gather", "index_select", "masked_fill"):
-        last = {"gather": (0, torch.zeros(1, 2, dtype=torch.int64)), "index_select": (1, torch.zeros(2, dtype=torch.int64)),
+        last = {"gather": (0, torch.zeros(1, 1, dtype=torch.int64).expand(1, 2)), "index_select": (1, torch.zeros(2, dtype=torch.int64)),
                 "masked_fill": (torch.ones(2, 1, dtype=torch.bool), 0.5)}[name]
         return lambda rng: (function, (tensor(rng, (2, 3)), *last), {})
     if name in _ARGUMENTS:
