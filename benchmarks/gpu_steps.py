@@ -8,9 +8,12 @@ the first eight, the median step, the peak of memory, and how far its results ar
     torch-step      torch.compile of the whole step
     stator-model    torch.compile(model) under stator.install()
     stator-step     torch.compile of the whole step under stator.install()
+    stator-flat     stator-model, every graph compiled whole
+    stator-record   stator-model, layers that are found are pieces under CUDA graphs, too
 
 Each side is a process of its own with empty caches.  The sides of a case compile at the same time, on cores of their
-own; steps are timed afterwards, one side at a time, in turns.  `--device cpu --tiny` tries the script without a GPU.
+own, and so do `--together` cases; steps are timed afterwards, one side at a time, in turns.  On a GPU three more steps
+count the kernels and the microseconds in which they run.  `--device cpu --tiny` tries the script without a GPU.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("eager", "torch-model", "torch-step", "stator-model", "stator-step")
+MORE_SIDES = ("stator-flat", "stator-record")
+PROFILE = "profile"
 COMPARED_STEPS = 8
 Row = dict[str, Any]
 
@@ -43,6 +48,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--together", type=int, default=1, help="cases that compile at the same time")
     parser.add_argument("--json", type=Path, default=ROOT / "out" / "gpu_steps.json")
     parser.add_argument("--inside", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
     return parser.parse_args(given)
@@ -67,10 +73,16 @@ def serve(options: argparse.Namespace) -> None:
         from stator import events
 
         stator.install()
+        if side == "stator-record":
+            from stator.backends.regions import plan
+
+            plan.RECORDED = True
         events.subscribe(lambda event: kept.append(type(event).__name__))
     settings: Row = {"mode": options.mode} if options.mode else {"backend": options.backend}
     torch.manual_seed(0)
     case = CASES[name](device, options.tiny)
+    if side == "stator-flat":
+        settings = {"options": {"regions": "off", **_options_of(options.mode)}, "backend": options.backend}
     run = case.step_of(None if side == "eager" else lambda fn: torch.compile(fn, **settings), whole="step" in side)
 
     def once() -> Any:
@@ -94,7 +106,10 @@ def serve(options: argparse.Namespace) -> None:
                       "captures": kept.count("CaptureStarted"), "breaks": kept.count("GraphBreak"),
                       "compilations": kept.count("BackendCompiled"), "cuts": kept.count("GraphCut"),
                       "kept whole": kept.count("GraphKeptWhole")}), flush=True)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        if line.strip() == PROFILE:
+            print(json.dumps(_kernels(once, device.type)), flush=True)
+            continue
         started = time.perf_counter()
         for _ in range(repeats):
             run()
@@ -103,6 +118,26 @@ def serve(options: argparse.Namespace) -> None:
         seconds = (time.perf_counter() - started) / repeats
         peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
         print(json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+
+
+def _options_of(mode: str) -> Row:
+    from torch._inductor import list_mode_options
+
+    return list_mode_options(mode) if mode else {}
+
+
+def _kernels(once: Callable[[], Any], device: str) -> Row:
+    """Kernels of one step, and the microseconds that the device works on them."""
+    if device != "cuda":
+        return {"kernels": 0, "busy": 0.0}
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(3):
+            once()
+    found = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
+    return {"kernels": sum(event.count for event in found) / 3,
+            "busy": sum(event.device_time_total for event in found) / 3}
 
 
 def _steps_of_a_round(once: Callable[[], Any]) -> int:
@@ -119,28 +154,39 @@ def _cpu_seconds() -> float:
 
 # ---------------------------------------------------------------------- all sides of a case
 
-def measure(options: argparse.Namespace, name: str, sides: list[str]) -> dict[str, Row]:
+def measure(options: argparse.Namespace, cases: dict[str, list[str]]) -> dict[str, dict[str, Row]]:
+    """For each case its sides: all of them compile at the same time, then each is timed alone."""
     with tempfile.TemporaryDirectory() as folder:
-        running = {side: _start(options, name, side, Path(folder) / side) for side in sides}
-        found = {side: _read(process, Path(folder) / side) for side, process in running.items()}
-        alive = [side for side in sides if "error" not in found[side]]
-        for number in range(options.rounds):
-            turn = number % max(len(alive), 1)
-            for side in alive[turn:] + alive[:turn]:
-                process = running[side]
-                assert process.stdin
-                process.stdin.write("\n")
-                process.stdin.flush()
-                row = _read(process, Path(folder) / side)
-                found[side].setdefault("steps", []).append(row.get("seconds", float("nan")))
-                found[side]["peak"] = row.get("peak", 0)
-        for process in running.values():
-            process.communicate()
-    return found
+        places = {(name, side): Path(folder) / name / side for name, sides in cases.items() for side in sides}
+        running = {key: _start(options, *key, place) for key, place in places.items()}
+        rows = {key: _read(process, places[key]) for key, process in running.items()}
+        for name, sides in cases.items():
+            alive = [side for side in sides if "error" not in rows[name, side]]
+            for number in [*range(options.rounds), -1]:
+                turn = number % max(len(alive), 1)
+                for side in alive[turn:] + alive[:turn]:
+                    key = name, side
+                    row = _ask(running[key], places[key], PROFILE if number < 0 else "")
+                    if "seconds" in row:
+                        rows[key].setdefault("steps", []).append(row.pop("seconds"))
+                    rows[key].update(row)
+            for side in sides:
+                running[name, side].communicate()
+    return {name: {side: rows[name, side] for side in sides} for name, sides in cases.items()}
+
+
+def _ask(process: subprocess.Popen[str], folder: Path, line: str) -> Row:
+    assert process.stdin
+    try:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        return {"error": (folder / "errors").read_text()[-3000:]}
+    return _read(process, folder)
 
 
 def _start(options: argparse.Namespace, name: str, side: str, folder: Path) -> subprocess.Popen[str]:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_CACHE_DIR": str(folder / "triton"),
                    "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1",
@@ -183,7 +229,7 @@ def report(name: str, found: dict[str, Row]) -> None:
               f"{row['warm']:6.1f} s  step {step * 1e3:8.3f} ms  torch-model/this {ratio:5.2f}"
               f"  peak {row['peak'] / 2**20:7.0f} MiB  apart {distance:.1e}  captures {row['captures']}"
               f" breaks {row['breaks']} compilations {row['compilations']} cuts {row['cuts']}"
-              f" whole {row['kept whole']}", flush=True)
+              f" whole {row['kept whole']} kernels {row['kernels']:.0f} busy {row['busy'] / 1e3:.3f} ms", flush=True)
 
 
 def main(given: list[str]) -> int:
@@ -194,13 +240,14 @@ def main(given: list[str]) -> int:
     from benchmarks.gpu_step_cases import available
 
     known = json.loads(options.json.read_text()) if options.json.exists() else {}
-    for name, training in available().items():
-        if not any(text in name for text in options.only.split(",")):
-            continue
-        sides = [side for side in options.sides.split(",") if training or "step" not in side]
-        found = measure(options, name, sides)
-        report(name, found)
-        known[f"{name} {options.mode or options.backend}"] = found
+    chosen = {name: [side for side in options.sides.split(",") if training or "step" not in side]
+              for name, training in available().items() if any(text in name for text in options.only.split(","))}
+    names = list(chosen)
+    for start in range(0, len(names), options.together):
+        together = {name: chosen[name] for name in names[start:start + options.together]}
+        for name, found in measure(options, together).items():
+            report(name, found)
+            known[f"{name} {options.mode or options.backend}"] = found
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(known) + "\n")
     return 0
