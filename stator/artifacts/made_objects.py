@@ -86,8 +86,9 @@ class Restorer(ValueReader):
         self.advances: dict[int, Advance] = {}  # by the id of what the trampoline calls
         for kind, make in (("source", self._source), ("advance", self._advance), ("eager entry", self._eager_entry),
                            ("same", self._same), ("text", self._text), ("closure", self._closure),
-                           ("weak", self._weak), ("node", self._node), ("partial", self._partial), ("method", self._method),
-                           ("record", self._record), ("place", self._place), ("named tuple", self._named_tuple)):
+                           ("weak", self._weak), ("node", self._node), ("partial", self._partial),
+                           ("method", self._method), ("record", self._record), ("place", self._place),
+                           ("named tuple", self._named_tuple)):
             self.made_by(kind, make)
 
     def _source(self, data: Data, note: Note) -> object:

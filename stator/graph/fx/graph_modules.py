@@ -237,7 +237,8 @@ def _root(held: Mapping[str, fx.GraphModule | torch.Tensor]) -> torch.nn.Module:
     return root
 
 
-def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule | torch.Tensor], plays: list[Play]) -> fx.GraphModule:
+def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule | torch.Tensor], plays: list[Play]
+                  ) -> fx.GraphModule:
     """The graph of a whole segment; no code yet."""
     made = LateGraphModule(_root(inner), graph)
     _plays[made] = plays
