@@ -32,6 +32,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/backends/regions/": "docs/regions.md",
     "stator/backends/background/": "docs/eager-start.md",
     "stator/artifacts/": "docs/artifacts.md",
+    "stator/backends/aot_wrappers.py": "docs/artifacts.md",
     "stator/capture/first_call.py": "docs/artifacts.md",
     "stator/host/lazy_imports.py": "docs/artifacts.md",
     "stator/ranks/": "docs/ranks.md",

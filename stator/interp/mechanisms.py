@@ -89,6 +89,7 @@ class IdentityState(Mechanism):
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
     refers_weakly: bool = False  # whether a weak reference was made inside
     of_process: str = ""  # the address or hash that the program has read: another process has another one
+    of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
     def replay_key(self) -> int:
         return len(self.shown)

@@ -66,6 +66,7 @@ class Residual:
     lines: list[str] = field(default_factory=list)
     resume: object = None  # Advance: how the call goes on behind a break
     of_process: str = ""  # a value that no other process has, where the program has read one
+    of_seed: bool = False  # whether hashes of strings have decided something
 
     def filename(self) -> str:
         return f"<stator residual {id(self):x}>"
@@ -151,7 +152,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
-                    inputs, len(sources), effects, writer.lines, resume, vm.identity.of_process)
+                    inputs, len(sources), effects, writer.lines, resume, vm.identity.of_process, vm.identity.of_seed)
 
 
 def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:

@@ -131,6 +131,8 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     guard_names(vm, type(value))
     if is_a(value, _NAMED):
         return
+    if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
+        vm.note_order(value)
     for part in _parts(value):
         _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)
