@@ -54,6 +54,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/generators/async_opcodes.py": "docs/interpreter.md",  # step 17: answers of __await__ and __anext__
     "stator/library/python/random_states.py": "docs/heap.md",  # step 17: states of streams as facts
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
+    "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13

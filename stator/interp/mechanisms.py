@@ -114,6 +114,8 @@ class TensorState(Mechanism):
     grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
     flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/tensor_bookkeeping)
     data: dict[int, Any] = field(default_factory=dict)  # -> the memory it gets (see tensors/tensor_bookkeeping)
+    read_grads: set[int] = field(default_factory=set)  # tensors whose .grad the program has read, not to drop it alone
+    dropped: set[int] = field(default_factory=set)  # leaves whose .grad the residual drops before the graph
 
     def fingerprint(self) -> Any:
         return self.has_changes() and (

@@ -148,6 +148,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
     first += sizes
     first += draw_numbers(build, bool(call)) + write_copies(build, vm.residual.copies) + flags.first
+    first += drop_gradients(build) if needs_graph else []
     writer.lines = first + call + flags.last + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
@@ -176,6 +177,12 @@ def insert_asserts(recorder: Recorder, graph_module: Any, asserted: dict[fx.Node
     for node in asserted:
         del node.meta["unbacked_bindings"]
     graph_module.recompile()
+
+
+def drop_gradients(build: Rebuilder) -> list[str]:
+    """Free gradients that the program drops before it computes, so that the graph has their memory."""
+    tensors, trackers = build.vm.tensors, build.vm.heap.by_standin
+    return [f"{build.outside(trackers[each].source)}.grad = None" for each in tensors.grads if each in tensors.dropped]
 
 
 def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:

@@ -11,6 +11,7 @@ A leaf that is used under both flags breaks where its flag changes, as does a ba
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,8 @@ _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output
                        "grad_dtype"})
 ASSIGNED = "assignment to Tensor.data"  # a cause of breaks
 _LOOKS = frozenset({"data", "detach"})  # uses of a tensor that autograd keeps nothing of
+# Without gradients they do nothing: a call that is made again after they have dropped some does the same.
+_DROPPING = frozenset({inspect.unwrap(torch.optim.Optimizer.zero_grad).__code__, torch.nn.Module.zero_grad.__code__})
 
 
 def guard_offsets(vm: VM) -> None:
@@ -114,6 +117,8 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
 
 
 def grad_of(vm: VM, fake: Any, tracker: VariableTracker | None) -> Any:
+    if vm.frame is None or vm.frame.code not in _DROPPING:
+        vm.tensors.read_grads.add(id(fake))
     if id(fake) in vm.tensors.grads:
         return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
@@ -204,6 +209,9 @@ def _write_grad(vm: VM, fake: Any, value: Any) -> None:
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is None or not is_leaf(vm, fake, tracker):
         raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
+    if value is None and id(fake) not in vm.tensors.read_grads and vm.frame is not None \
+            and vm.frame.code in _DROPPING and type(tracker.original) in PLAIN_CLASSES:
+        vm.tensors.dropped.add(id(fake))  # else the old gradient would be in memory as long as the graph runs
     vm.tensors.grads[id(fake)] = (fake, value)
 
 
