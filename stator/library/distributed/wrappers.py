@@ -16,8 +16,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from stator.breaks import Break
-from stator.interp.rule_registry import code_rule, refuse
+from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
 from stator.interp.vm import VM
+from stator.ranks.buckets import note_forward
 
 _FSDP = "torch.distributed.fsdp"
 _NATIVE = "the own work of a wrapper around modules"
@@ -56,3 +57,10 @@ def register_loaded() -> None:
 if dist.is_available():
     refuse(DistributedDataParallel._pre_forward, DistributedDataParallel._post_forward, code="SB010",
            detail=f"DDP: {_NATIVE}", untouched=True)
+
+    @rule(DistributedDataParallel._run_ddp_forward)
+    def _forward_of_ddp(vm: VM, self: DistributedDataParallel, *inputs: object, **kwargs: object) -> object:
+        tracker = vm.heap.by_standin.get(id(self))
+        if tracker is not None:
+            note_forward(vm.recorder.graph, tracker.original)
+        return INTERPRETED
