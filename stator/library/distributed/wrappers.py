@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from stator.breaks import Break
 from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
 from stator.interp.vm import VM
+from stator.library.distributed.dtensors import MODULE, register_rules
 from stator.ranks.buckets import note_forward
 
 _FSDP = "torch.distributed.fsdp"
@@ -39,7 +40,8 @@ def _refuse_disabled(decorator: Callable[..., types.FunctionType]) -> None:
     _refuse_code(decorator(_refuse_disabled))
 
 
-_LATER: dict[str, tuple[str, Callable[..., None]]] = {  # a member of the module, and how to refuse it
+_LATER: dict[str, tuple[str, Callable[..., None]]] = {  # a member of the module, and how to register it
+    MODULE: ("DTensor", lambda cls: register_rules()),
     f"{_FSDP}.fully_sharded_data_parallel": ("FullyShardedDataParallel", _refuse_forward),
     f"{_FSDP}._fully_shard._fsdp_common": ("_dynamo_disable", _refuse_disabled),
 }
