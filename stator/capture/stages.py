@@ -62,6 +62,7 @@ from stator.interp.suspend import plan_stop, suspend
 from stator.interp.tensors.tensor_bookkeeping import ASSIGNED
 from stator.interp.torch_function_protocol import guard_names, guard_slots
 from stator.library.torch.compiler_functions import BACKWARD
+from stator.ranks.buckets import mark_buckets
 from stator.ranks.divergence import watched
 from stator.settings import marks
 from stator.settings.options import Settings
@@ -223,6 +224,8 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
                                          f"as it is: {why}"))
+    if done.grad_at_start and config.optimize_ddp and not settings.runs_in_order:
+        mark_buckets(graph.graph, [each.tensor for each in residual.graph_inputs])
     # A backend may trace the graph with proxies, and take long.
     with signals_let_through(), collector_running(), torch._C._EnableTorchFunction():
         requester = None if done.vm.modes.at_start else site.requester
