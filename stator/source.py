@@ -10,6 +10,7 @@ program evaluates sources; this module only names them.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -365,6 +366,8 @@ def name_of(obj: Any) -> str:
         return str(type.__dict__["__qualname__"].__get__(obj))
     if kind in _NAMED:
         return str(getattr(obj, "__qualname__", None) or obj.__name__)
+    if is_a(obj, enum.Enum):
+        return f"{name_of(kind)}.{object.__getattribute__(obj, '__dict__').get('_name_')}"
     return f"<{type.__dict__['__name__'].__get__(kind)} object at {id(obj):#x}>"
 
 

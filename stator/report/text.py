@@ -87,7 +87,7 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
     events.Recompile: _recompile, events.GraphCut: _graph_cut,
     events.ProgramRaised: lambda e: (f"eager {short(e.name)}: the program raises {e.error}"
                                      + ("" if e.line is None else f"\n  at {e.filename}:{e.line}")),
-    events.EagerFallback: lambda e: f"eager {short(e.name)}: {e.why}",
+    events.EagerFallback: lambda e: f"eager {'call: ' * e.name.startswith('a ')}{short(e.name)}: {e.why}",
     events.InternalFailure: lambda e: (
         f"internal error in {short(e.name)}: {type(e.error).__name__}: {e.error}\n"
         "  this is a bug in Stator; the call is run eagerly unless the option 'strict' is on"),
