@@ -113,8 +113,8 @@ def page() -> str:
     found = both()
     lines = ["# Causes, as both sides print them", "", "Written by `python -m tools.causes_page` from the programs of "
              "`tests/unit/report/test_first_lines.py` and `test_more_first_lines.py`: the first line that Stator "
-             "prints, which these tests check, and the first record of `TORCH_LOGS=graph_breaks,recompiles` of torch.compile for the same program. The line "
-             "of each is marked `# here`.", ""]
+             "prints, which these tests check, and the first record of `TORCH_LOGS=graph_breaks,recompiles` of "
+             "torch.compile for the same program. The line of each is marked `# here`.", ""]
     for program, _ in (*PROGRAMS, *MORE):
         name = program.__name__
         source = textwrap.dedent("".join(inspect.getsourcelines(program)[0][2:])).rstrip()

@@ -6,10 +6,9 @@ the new value, as an event; and, at the limit, one loud warning that says what r
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from stator import events
+from stator import errors, events
 from stator.breaks import REGISTRY
 from stator.capture.call_site import CallSite
 from stator.capture.first_call import Installed
@@ -84,9 +83,9 @@ def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumul
     reason = events.names.missed(nearest_miss(site, bound))
     events.emit(events.CacheLimit(site.name, limit))
     where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
-    warnings.warn(f"stator: recompile limit: {site.title} was compiled {limit} times{where} and none of the entries "
-                  f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning,
-                  stacklevel=5)
+    errors.warn(f"stator: recompile limit: {site.title} was compiled {limit} times{where} and none of the entries "
+                f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy} "
+                "(python -m stator code SB021).")
 
 
 def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 import timeit
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import _core, events
+from stator import _core, errors, events
 from stator.backends.background.jobs import Deferred
 from stator.backends.compiled_graphs import compile_once
 from stator.backends.cuda_graphs import begins_generation
@@ -443,7 +442,7 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
     decline(site, why)
     site.eager.failures += 1
     if site.eager.failures == 1:
-        warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
+        errors.warn(f"stator: {why}; the call runs eagerly")
 
 
 def suppress_error(site: CallSite, error: BackendError) -> None:
@@ -451,7 +450,7 @@ def suppress_error(site: CallSite, error: BackendError) -> None:
     events.emit(events.EagerFallback(site.name, why := str(error).splitlines()[0]))
     if not site.eager.told:
         site.eager.told = True
-        warnings.warn(f"stator: {why}; config.suppress_errors: the call runs eagerly.", RuntimeWarning, stacklevel=6)
+        errors.warn(f"stator: {why}; config.suppress_errors: the call runs eagerly.")
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:
@@ -460,6 +459,6 @@ def internal_failure(site: CallSite, error: BaseException) -> None:
     if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
     if site.eager.failures == 1:
-        warnings.warn(f"stator: capturing {site.name} failed by a bug in Stator ({type(error).__name__}: {error}); "
-                      "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
+        errors.warn(f"stator: capturing {site.name} failed by a bug in Stator ({type(error).__name__}: {error}); "
+                      "the call runs eagerly. STATOR_STRICT=1 raises it.")
     return None

@@ -93,7 +93,8 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
         "  this is a bug in Stator; the call is run eagerly unless the option 'strict' is on"),
     events.CacheLimit: lambda e: (
         f"recompile limit: {short(e.name)} was captured {e.limit} times; calls that no entry accepts now run eagerly\n"
-        "  remedy: make what changes from call to call a tensor, mark the size dynamic, or raise recompile_limit"),
+        "  remedy: make what changes from call to call a tensor, mark the size dynamic, or raise recompile_limit\n"
+        "  more: python -m stator code SB021"),
     events.BackendCompiled: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, {e.seconds * 1000:.1f} ms",
     events.GraphShared: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, compiled before",
     events.PiecesCompiled: lambda e: (
