@@ -197,7 +197,7 @@ register("SB018", "concurrency", cause="the program starts or joins threads, or 
 register("SB019", "weak reference or finalizer",
          cause="the program depends on when an object dies, and objects of the trace die at other times",
          example="weakref.finalize(obj, callback)",
-         remedy="make and read weak references outside the compiled function")
+         remedy="make and read weak references, and make objects with __del__, outside the compiled function")
 register("SB020", "traceback read",
          cause="the program reads a traceback, whose frames do not exist in the compiled function",
          example="except ValueError as e: traceback.format_tb(e.__traceback__)",

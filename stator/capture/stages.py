@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
+import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from stator import _core, events
+from stator import _core, errors, events
 from stator.backends.background.jobs import Deferred
 from stator.backends.compiled_graphs import compile_once
 from stator.backends.cuda_graphs import begins_generation
@@ -191,11 +191,9 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
 
 
 def measured(program: Any, bound: tuple[Any, ...]) -> float:
+    """The microseconds of one check of the guards, the least of five rounds: other processes take turns in between."""
     with put_back(), restored():
-        began = time.perf_counter()
-        for _ in range(20):
-            program.check(bound)
-        return (time.perf_counter() - began) / 20 * 1e6
+        return min(timeit.repeat(lambda: program.check(bound), number=4, repeat=5)) / 4 * 1e6
 
 
 def measured_alone(guards: Sequence[Guard], bound: tuple[Any, ...]) -> float:
@@ -445,7 +443,7 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
     decline(site, why)
     site.eager.failures += 1
     if site.eager.failures == 1:
-        warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
+        errors.warn(f"stator: {why}; the call runs eagerly")
 
 
 def suppress_error(site: CallSite, error: BackendError) -> None:
@@ -453,7 +451,7 @@ def suppress_error(site: CallSite, error: BackendError) -> None:
     events.emit(events.EagerFallback(site.name, why := str(error).splitlines()[0]))
     if not site.eager.told:
         site.eager.told = True
-        warnings.warn(f"stator: {why}; config.suppress_errors: the call runs eagerly.", RuntimeWarning, stacklevel=6)
+        errors.warn(f"stator: {why}; config.suppress_errors: the call runs eagerly.")
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:
@@ -462,6 +460,6 @@ def internal_failure(site: CallSite, error: BaseException) -> None:
     if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
     if site.eager.failures == 1:
-        warnings.warn(f"stator: capturing {site.name} failed by a bug in Stator ({type(error).__name__}: {error}); "
-                      "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
+        errors.warn(f"stator: capturing {site.name} failed by a bug in Stator ({type(error).__name__}: {error}); "
+                      "the call runs eagerly. STATOR_STRICT=1 raises it.")
     return None

@@ -267,7 +267,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
         if is_a(error, GuardOnDataDependentSymNode):
             raise data_dependent(error.cond,  # type: ignore[attr-defined]
-                                 f"{describe_callable(fn)} asks for a number") from None
+                                 f"{describe_callable(fn)} needs a number") from None
         if is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
             guard_digits(vm)
         raise failed(vm, error, fn, args, kwargs) from None
