@@ -2,8 +2,8 @@
 
 In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
 Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part,
-unless the range of the random number decides (`torch.rand([]) < 0.0`).
+integer inputs and single floats of modules, whose contents become a guard. UNKNOWN where another parameter, a float
+input or a random number takes part, unless the range of the random number decides (`torch.rand([]) < 0.0`).
 
 The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
 need, so a program that lets the graph keep its numbers gets no such guard.
@@ -41,6 +41,7 @@ _COMPARED: dict[Any, str] = {
 _RELATIONS = {sympy.StrictLessThan: "lt", sympy.StrictGreaterThan: "gt", sympy.LessThan: "le", sympy.GreaterThan: "ge"}
 _READING = frozenset({*_COMPARED, "item", torch.Tensor.item})
 INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
+SETTING_LIMIT = 4  # elements of a float tensor of a module whose contents may become a guard
 WORK_LIMIT = 1 << 22  # elements that one slice may make
 NODE_LIMIT = 2000
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
@@ -245,7 +246,7 @@ class KnownValues:
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not is_small(each.tensor) or not self.may_guard(each):
+            if not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
@@ -362,6 +363,13 @@ def _is_scalar(value: Any) -> bool:
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu"
+
+
+def is_setting(graph_input: Any) -> bool:
+    """Whether an input is a number or two that a module holds: a curvature, a threshold, a temperature."""
+    tensor = graph_input.tensor
+    return tensor is not None and _is_plain(tensor) and is_member(graph_input.source) \
+        and tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.numel() <= SETTING_LIMIT
 
 
 def is_small(tensor: torch.Tensor) -> bool:

@@ -24,21 +24,28 @@ def set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     tensor.data = value
 
 
+def _is_plain(fake: FakeTensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return fake.layout is torch.strided and not (fake.is_inference() or fake.is_conj() or fake.is_neg())
+
+
+def _lie_alike(fake: FakeTensor, value: FakeTensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        if fake._has_symbolic_sizes_strides or value._has_symbolic_sizes_strides:
+            return False  # a comparison would be a guard
+        return fake.dtype == value.dtype and fake.shape == value.shape and fake.stride() == value.stride()
+
+
 def assign_in_graph(vm: VM, fake: FakeTensor, value: object, is_kept: bool) -> None:
     """Record the assignment; `is_kept`: autograd may have saved the tensor before."""
     recorder, tracker = vm.recorder, vm.heap.by_standin.get(id(fake))
     if type(value) is not FakeTensor or recorder.scope.enclosing is not None or recorder.region.marks \
             or recorder.classes or recorder.wrappers.behind or recorder.region.tangents \
-            or tracker is not None and type(tracker.original) not in PLAIN_CLASSES or fake.fake_mode is not value.fake_mode:
+            or tracker is not None and type(tracker.original) not in PLAIN_CLASSES:
         raise Break("SB006", ASSIGNED)
-    with torch._C.DisableTorchFunction():
-        strided = fake.layout is torch.strided and value.layout is torch.strided and fake.device == value.device \
-            and not fake.is_inference() and not value.is_inference() and not fake.is_conj() and not value.is_conj() \
-            and not fake.is_neg() and not value.is_neg()
-        alike = strided and fake.dtype == value.dtype and fake.shape == value.shape and fake.stride() == value.stride() \
-            and not fake._has_symbolic_sizes_strides and not value._has_symbolic_sizes_strides
-    if not strided or not alike and not recorder.backend.in_order or recorder.symbols.has_fresh \
-            and not recorder.backend.in_order:
+    in_order = recorder.backend.in_order
+    if not (_is_plain(fake) and _is_plain(value) and fake.device == value.device) \
+            or not in_order and (recorder.symbols.has_fresh or not _lie_alike(fake, value)):
         raise Break("SB006", "assignment to Tensor.data of a tensor that lies otherwise in memory")
     if recorder.propagation.enabled:
         raise ExactNeeded  # from now on two fakes share a storage
@@ -52,5 +59,5 @@ def assign_in_graph(vm: VM, fake: FakeTensor, value: object, is_kept: bool) -> N
     recorder.log.changes += 1
     recorder.log.reshaped += before != recorder.layouts.after((fake,), {})
     recorder.log.uncounted = True
-    if is_kept and not recorder.backend.in_order:
+    if is_kept and not in_order:
         recorder.backend.as_it_is = True
