@@ -128,6 +128,7 @@ class KnownValues:
         self.guard: Callable[[Any], None] = lambda graph_input: None
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
+        self.given: dict[fx.Node, torch.Tensor] = {}  # values that a rule knows without a run (packed sequences)
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
@@ -142,6 +143,10 @@ class KnownValues:
         found = self._value(node)
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             return found if found is UNKNOWN else found.item()
+
+    def of_tensor(self, fake: FakeTensor) -> Any:
+        """The contents of a tensor."""
+        return self._value(self.recorder.node_of(fake))
 
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
         """The same, where it follows from constants and members of modules alone, which seldom change."""
@@ -255,7 +260,9 @@ class KnownValues:
             with torch.no_grad(), _Watch():
                 for node in recorder.graph.nodes:
                     if node in needed and node not in known:
-                        known[node] = copies[node] if node.op == "placeholder" else _evaluate(node, known)
+                        made = self.given.get(node)
+                        known[node] = copies[node] if node.op == "placeholder" else \
+                            _evaluate(node, known) if made is None else made.clone()
         except NotKnown:
             raise
         except Exception as error:  # whatever the program is about to fail with, it fails with eagerly
@@ -292,7 +299,7 @@ class KnownValues:
                 if len(needed) > NODE_LIMIT or node in self._unknown:
                     raise NotKnown
                 needed.add(node)
-                waiting += node.all_input_nodes
+                waiting += () if node in self.given else node.all_input_nodes
 
     def _refuse_shared_inputs(self, needed: set[fx.Node]) -> None:
         """Where the graph writes, two inputs in one storage would have to be copied as one."""
