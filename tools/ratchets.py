@@ -57,6 +57,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
+    "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
+    "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14

@@ -450,7 +450,7 @@ def _results_of_layer(gates: int, args: tuple[Any, ...], kwargs: dict[str, Any])
     sizes += [(layers, sequence.size(batch), state.size(2)) for state in states]
     require(_same([tuple(each.shape) for each in (*weights, *states)], sizes)
             and all(statically_known_true(sequence.size(dim) >= 1) for dim in (0, 1)))
-    made = _Layer.apply(  # type: ignore[no-untyped-call]
+    made = LayerResults.apply(  # type: ignore[no-untyped-call]
         (sequence.size(time), sequence.size(batch), width * ways), [tuple(state.shape) for state in states],
         sequence, *states, *weights)
     return (made[0].transpose(0, 1) if given["batch_first"] else made[0], *made[1:])
@@ -462,7 +462,7 @@ def _same(one: Any, other: Any) -> bool:
     return one is other or statically_known_true(one == other)
 
 
-class _Layer(torch.autograd.Function):
+class LayerResults(torch.autograd.Function):
     """New tensors that want gradients if one of the arguments does."""
 
     @staticmethod

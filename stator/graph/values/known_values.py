@@ -1,8 +1,8 @@
 """Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
-In: a node whose value the program needs now.  Out: that value, where it is computed from constants and small integer
-inputs, whose contents become a guard; UNKNOWN where a parameter, a float input or a random number takes part, unless
-its range decides.  The slice of the graph behind the node runs once, on copies.
+In: a node whose value the program needs now.  Out: that value, where it is computed from constants, small integer
+inputs and single floats of modules, whose contents become a guard; UNKNOWN where another parameter, a float input or a
+random number takes part, unless its range decides.  The slice of the graph behind the node runs once, on copies.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _COMPARED: dict[Any, str] = {
 _RELATIONS = {sympy.StrictLessThan: "lt", sympy.StrictGreaterThan: "gt", sympy.LessThan: "le", sympy.GreaterThan: "ge"}
 _READING = frozenset({*_COMPARED, "item", torch.Tensor.item})
 INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
+SETTING_LIMIT = 4  # elements of a float tensor of a module whose contents may become a guard
 WORK_LIMIT = 1 << 22  # elements that one slice may make
 NODE_LIMIT = 2000
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
@@ -119,6 +120,7 @@ class KnownValues:
         self.branches = GuardedBranches()
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
+        self.given: dict[fx.Node, torch.Tensor] = {}  # values that a rule knows without a run (packed sequences)
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
@@ -130,6 +132,10 @@ class KnownValues:
         found = self._value(node)
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             return found if found is UNKNOWN else found.item()
+
+    def of_tensor(self, fake: FakeTensor) -> Any:
+        """The contents of a tensor."""
+        return self._value(self.recorder.node_of(fake))
 
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
         """The same, where it follows from constants and members of modules alone, which seldom change."""
@@ -249,7 +255,8 @@ class KnownValues:
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not may_decide(each) if branch else not is_small(each.tensor) or not self.may_guard(each):
+            if not may_decide(each) if branch else \
+                    not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
@@ -258,7 +265,9 @@ class KnownValues:
             with torch.no_grad(), _Watch():
                 for node in recorder.graph.nodes:
                     if node in needed and node not in known:
-                        known[node] = copies[node] if node.op == "placeholder" else _evaluate(node, known)
+                        made = self.given.get(node)
+                        known[node] = copies[node] if node.op == "placeholder" else \
+                            _evaluate(node, known) if made is None else made.clone()
         except NotKnown:
             raise
         except Exception as error:  # whatever the program is about to fail with, it fails with eagerly
@@ -298,7 +307,7 @@ class KnownValues:
                 if len(needed) > NODE_LIMIT or node in self._unknown:
                     raise NotKnown
                 needed.add(node)
-                waiting += node.all_input_nodes
+                waiting += () if node in self.given else node.all_input_nodes
 
     def _refuse_shared_inputs(self, needed: set[fx.Node]) -> None:
         """Where the graph writes, two inputs in one storage would have to be copied as one."""
@@ -369,6 +378,13 @@ def _is_scalar(value: Any) -> bool:
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu"
+
+
+def is_setting(graph_input: Any) -> bool:
+    """Whether an input is a number or two that a module holds: a curvature, a threshold, a temperature."""
+    tensor = graph_input.tensor
+    return tensor is not None and _is_plain(tensor) and is_member(graph_input.source) \
+        and tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.numel() <= SETTING_LIMIT
 
 
 def is_small(tensor: torch.Tensor) -> bool:
