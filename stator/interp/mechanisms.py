@@ -85,13 +85,14 @@ class IdentityState(Mechanism):
     ids: dict[int, Any] = field(default_factory=dict)  # of objects made inside the trace whose id was read
     hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses
     shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
+    standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
     refers_weakly: bool = False  # whether a weak reference was made inside
     of_process: str = ""  # the address or hash that the program has read: another process has another one
 
     def replay_key(self) -> int:
-        return len(self.shown)
+        return len(self.shown) + len(self.standins)
 
 
 @dataclass(slots=True, eq=False)

@@ -33,7 +33,7 @@ from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.noted_effects import CONVERSIONS, WARNING_TYPES, call_heard, number_for_c
 from stator.interp.numbers import symbolic_numbers
-from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
+from stator.interp.objects.object_texts import note_addresses, text_of_outside, with_originals
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
@@ -130,7 +130,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         text = text_of_outside(vm, fn, args)
         if text is not MISSING:
             return vm.give(text, cont)
-        refuse_addresses(vm, fn, (*every, *kwargs.values()) if kwargs else every)
+        note_addresses(vm, fn, (*every, *kwargs.values()) if kwargs else every)
     if row.cls is NativeClass.ITERATOR or row.asks_items:
         if (vm.recorder.classes or vm.modes.patched) and any(
                 type(value) is FakeTensor and vm.is_python_iterable(value) for value in args):
@@ -145,7 +145,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         note_made(vm.heap, result)
         if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
             note_made(vm.heap, every[0])
-    vm.give(result, cont)
+    vm.give(with_originals(vm, result) if row.formats else result, cont)
 
 
 def check_order(vm: VM, value: Any) -> None:
