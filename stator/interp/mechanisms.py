@@ -88,6 +88,7 @@ class IdentityState(Mechanism):
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
+    untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     refers_weakly: bool = False  # whether a weak reference was made inside
     of_process: str = ""  # the address or hash that the program has read: another process has another one
 
@@ -188,6 +189,7 @@ class WarningState(Mechanism):
 
     managers: dict[int, Any] = field(default_factory=dict)  # the catch_warnings that the program has entered
     recordings: list[Any] = field(default_factory=list)  # catch_warnings(record=True) that are entered, innermost last
+    heard: Any = None  # warnings of the C code that runs now
     changed: bool = False  # the filters of the process are as they were until the residual runs
 
 
