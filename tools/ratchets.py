@@ -53,6 +53,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/generators/async_opcodes.py": "docs/interpreter.md",  # step 17: answers of __await__ and __anext__
     "stator/library/python/random_states.py": "docs/heap.md",  # step 17: states of streams as facts
     "stator/library/python/test_assertions.py": "docs/interpreter.md",  # step 17: assertWarns
+    "stator/library/python/shown_exceptions.py": "docs/interpreter.md",  # step 17: sys.__excepthook__
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/host/installed_torch.py": "docs/support.md",

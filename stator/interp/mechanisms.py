@@ -89,7 +89,7 @@ class IdentityState(Mechanism):
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
-    refers_weakly: bool = False  # whether a weak reference was made inside
+    weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
     of_process: str = ""  # the address or hash that the program has read: another process has another one
 
     def replay_key(self) -> int:
