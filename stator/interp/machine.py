@@ -226,7 +226,7 @@ class Machine(Mechanisms):
         """The break for an error that names the class of a stand-in, where the original has another one."""
         if unnamed and self.has_classes_of_tensors():
             return Break("SB017", "the words of an error about a tensor, which may be a Parameter")
-        if exc.args and "list_iterator" in str(exc.args[0]) and (self.heap.tables.walks or any(
+        if exc.args and type(exc.args[0]) is str and "list_iterator" in exc.args[0] and (self.heap.tables.walks or any(
                 posed_class(self.heap, tracker.standin) is not None for tracker in self.heap.trackers)):
             return Break("SB014", "the words of an error about an iterator from outside")
         return None
