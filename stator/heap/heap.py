@@ -42,7 +42,7 @@ from stator.heap.iterators.peekable_iterators import (
     COPIED,
     ENDLESS,
     SEQUENCES,
-    adopt_upcoming,
+    adopt_peekable,
 )
 from stator.heap.pure_readers import (
     default_factory_of,
@@ -115,7 +115,7 @@ class Heap(Exposure):
         self.adopters.update(iterator_adopters(self))
         for cls in SEQUENCES | COMPOSITES | ENDLESS | COPIED | AHEAD:
             otherwise = self.adopters.get(cls, self._adopt_opaque)
-            self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=otherwise)
+            self.adopters[cls] = functools.partial(adopt_peekable, self, otherwise=otherwise)
         self.adopters.update({**holder_adopters(self), **array_adopters(self)})
 
     def allows_replay(self) -> bool:

@@ -75,7 +75,7 @@ def _contents(tracker: VariableTracker) -> tuple[int, ...]:
     """Of what has bytes, or a position: a number that differs when they do."""
     if tracker.shape is ShadowKind.BUFFER or tracker.shape is ShadowKind.ARRAY:
         return (hash(bytes_of(tracker.standin)),)
-    if tracker.shape is ShadowKind.UPCOMING or tracker.shape is ShadowKind.ITERATOR:
+    if tracker.shape is ShadowKind.PEEKABLE or tracker.shape is ShadowKind.ITERATOR:
         return tuple(_positions(tracker.standin))
     return ()
 

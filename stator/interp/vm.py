@@ -225,7 +225,7 @@ class VM(Machine):
             return
         if tracker.shape is ShadowKind.OPAQUE:
             raise Break("SB014", f"a {type(iterator).__name__} from outside")
-        if tracker.shape is ShadowKind.UPCOMING:
+        if tracker.shape is ShadowKind.PEEKABLE:
             note_next(self.heap, tracker)
 
     def for_iter(self, frame: Frame, iterator: Iterator[Any], target: int) -> None:

@@ -149,7 +149,7 @@ def _part(heap: Heap, cls: type, part: object, source: Source, looks: bool) -> A
     if looks:
         _expose_items(heap, cls, found)
     tracker = heap.by_standin.get(id(found))
-    if cls is itertools.chain and looks and tracker is not None and tracker.shape is ShadowKind.UPCOMING:
+    if cls is itertools.chain and looks and tracker is not None and tracker.shape is ShadowKind.PEEKABLE:
         _check_iterables(heap, tracker)
     return found
 

@@ -33,7 +33,7 @@ from stator.interp.calls.native_calls import function_defaults
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import find, mro_of
 from stator.interp.mechanisms import fingerprints
-from stator.interp.mutation_check import Witness
+from stator.interp.mutation_check import MutationCheck
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
@@ -142,7 +142,7 @@ def is_constant_result(application: Any, tensor: Any) -> bool:
         or any(tensor is marked for marked in application.marks("non_differentiable"))
 
 
-def refuse_changes(witness: Witness, what: str) -> None:
+def refuse_changes(witness: MutationCheck, what: str) -> None:
     changed = witness.changed()
     if changed:
         raise Break("SB016", f"{what} has effects: {changed}")

@@ -30,19 +30,19 @@ from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.guards.guard import is_constant
 from stator.interp.branches import captured_branches
 from stator.interp.calls.named_regions import NamedRegions
-from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 
 
-def watched(vm: VM, what: str) -> Witness:
+def watched(vm: VM, what: str) -> MutationCheck:
     """A witness of mutations from here on."""
     try:
-        return Witness(vm)
+        return MutationCheck(vm)
     except Unwatched as why:
-        raise Break("SB016", f"{what}, while {captured_branches.describe(why)}") from None
+        raise Break("SB016", f"{what}, while {captured_branches.reason_of(why)}") from None
 
 
 def empty_like(fake: torch.Tensor) -> torch.Tensor:
