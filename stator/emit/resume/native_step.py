@@ -20,14 +20,7 @@ from stator.code.instruction import ExceptionEntry, Instruction
 from stator.code.opcodes import BY_NAME, TAGGED_PLACES, Operand
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import NULL, UNBOUND, Raised, SavedExc
-from stator.interp.generators.generators import (
-    code_of,
-    finish,
-    generator_frame,
-    mark_running,
-    new_generator,
-    stand,
-)
+from stator.interp.generators.generators import code_of, finish, frame_of, mark_running, new_generator, stand
 from stator.interp.suspend import FrameState
 
 
@@ -96,7 +89,7 @@ def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tupl
     except BaseException:
         finish(generator)
         raise
-    found = generator_frame(made)
+    found = frame_of(made)
     assert found is not None
     unit, resumed = decode(code_of(generator)), decode(found.code)
     moved = len(resumed.instructions) - len(unit.instructions)
@@ -125,7 +118,7 @@ class NewOwners:
         known = self._moved.get(id(generator))
         if known is not None:
             return known[1]
-        found = generator_frame(generator)
+        found = frame_of(generator)
         if found is None and id(generator) not in self._running:
             return generator
         namespace = self._running[id(generator)] if found is None else found.namespace

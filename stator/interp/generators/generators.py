@@ -1,7 +1,7 @@
 """Generators and coroutines: real objects whose bodies the interpreter runs, and frames of native ones.
 
     RETURN_GENERATOR         a real generator whose body drives the interpreted frame
-    generator_frame(...)     the frame of a generator, coroutine or async generator that waits, as data
+    frame_of(generator)      the frame of a generator, coroutine or async generator that waits, as data
     Generators.get(id)       the interpreted body of a generator; of one from outside, made from its frame
     new_generator(...)       a native generator that has not started: a shell to be filled
     stand(generator, ...)    put a native generator at an instruction, with these locals and this stack
@@ -219,7 +219,7 @@ class GeneratorFrame:
         return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.started)
 
 
-def generator_frame(generator: object) -> GeneratorFrame | None:
+def frame_of(generator: object) -> GeneratorFrame | None:
     """Where a generator waits; None while it runs and when it is over."""
     if type(generator) not in RESUMABLE:
         return None
@@ -253,13 +253,13 @@ def is_over(generator: object) -> bool:
 
 def standing_key(generator: object) -> tuple[Any, ...] | None:
     """A pure reader for guards: where a generator waits, or that it is over."""
-    found = generator_frame(generator)
+    found = frame_of(generator)
     return found.key if found is not None else ("over",) if is_over(generator) else None
 
 
 def standing_values(generator: object) -> tuple[Any, ...]:
     """A pure reader for guards and residuals: the values of a waiting generator's frame."""
-    found = generator_frame(generator)
+    found = frame_of(generator)
     return () if found is None else found.values
 
 
@@ -375,7 +375,7 @@ def adopt(vm: VM, tracker: VariableTracker) -> Suspended | None:
     generator = tracker.original
     if type(generator) not in ADOPTED:
         return None
-    state = generator_frame(generator)
+    state = frame_of(generator)
     if state is None and not is_over(generator):
         return None
     vm.heap.guard_call(standing_key, standing_key(generator), tracker.source)
