@@ -16,6 +16,7 @@ from stator.errors import InternalError, Unsupported, UserFrame
 class Strategy(enum.StrEnum):
     """One way of capturing that a call site can turn off (`capture/next_attempt`), by its text in messages."""
 
+    ADDRESSES_AS_SHOWN = "addresses in texts as the trace shows them"  # off: texts make the objects that they show
     CHECKPOINTS = "checkpoints"  # the backward pass reads memory again that was written to
     CODE_FROM_TEXT = "code made at run time"  # in dicts of the trace, which no resume function takes over
     COMPILER = "compilers"  # off: the graph is run as it is
@@ -197,7 +198,7 @@ register("SB018", "concurrency", cause="the program starts or joins threads, or 
 register("SB019", "weak reference or finalizer",
          cause="the program depends on when an object dies, and objects of the trace die at other times",
          example="weakref.finalize(obj, callback)",
-         remedy="make and read weak references outside the compiled function")
+         remedy="make and read weak references, and make objects with __del__, outside the compiled function")
 register("SB020", "traceback read",
          cause="the program reads a traceback, whose frames do not exist in the compiled function",
          example="except ValueError as e: traceback.format_tb(e.__traceback__)",

@@ -5,7 +5,9 @@ In: what went wrong, as fields.  Out: one exception whose text states the cause,
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,6 +19,16 @@ class UserFrame(NamedTuple):
     line: int
     function: str
     owner: str = ""  # the module whose method it is, as its user calls it: model.layers[3]
+
+
+def warn(text: str) -> None:
+    """Warn once for the innermost running line outside Stator and torch."""
+    folders = [os.path.dirname(module.__file__ or "") + os.sep for module in
+               (sys.modules["stator"], sys.modules.get("torch")) if module is not None]
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((*folders, "<stator")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
 class StatorError(RuntimeError):

@@ -7,6 +7,7 @@ Every step is a raw read (a dict slot, a tuple item, a cell): reading a source n
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -358,6 +359,8 @@ def name_of(obj: Any) -> str:
         return str(type.__dict__["__qualname__"].__get__(obj))
     if kind in _NAMED:
         return str(getattr(obj, "__qualname__", None) or obj.__name__)
+    if is_a(obj, enum.Enum):
+        return f"{name_of(kind)}.{object.__getattribute__(obj, '__dict__').get('_name_')}"
     return f"<{type.__dict__['__name__'].__get__(kind)} object at {id(obj):#x}>"
 
 

@@ -26,11 +26,11 @@ from stator.backends.aot_rules import (
     trainable_lstm,
     without_size_marks,
 )
+from stator.backends.aot_wrappers import note_wrappers, wrappers_kept
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
-from stator.backends.inner_calls import note_metadata
 from stator.backends.pieces import InOnePiece, compile_pieces, has_nothing_to_fuse, settings_kept
 from stator.backends.regions import Whole, compile_regions, gradients_to_take_between
 from stator.backends.registry import Backend, find_backend, tuning_keywords
@@ -112,12 +112,12 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     save_values(gm, example_inputs)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
-    with tracing_context(fake_mode) as context, compile_context(numbered), \
+    with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
         compiled = call_backend(backend, gm, example_inputs, settings)
-    note_metadata(compiled, context.fw_metadata)
+    note_wrappers(compiled, around)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))

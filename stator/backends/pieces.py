@@ -28,6 +28,7 @@ from stator.graph.analysis.autograd_boundaries import (
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
+from stator.ranks.buckets import BUCKET
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
 FILENAME = "<stator pieces>"
@@ -103,7 +104,7 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
             steps.append(Branch(node, grad_enabled, list(settings.values())) if node.target is cond_op else node)
         elif node in loose:
             steps.append(node)  # between pieces, as a boundary is
-        elif not steps or type(steps[-1]) is not Piece:
+        elif not steps or type(steps[-1]) is not Piece or BUCKET in node.meta:
             steps.append(Piece([node], grad_enabled=grad_enabled, settings=list(settings.values())))
         else:
             steps[-1].nodes.append(node)
@@ -145,7 +146,7 @@ def has_nothing_to_fuse(graph: fx.Graph) -> bool:
 def take_gradients_between(graph: fx.Graph) -> fx.Node | None:
     """Differentiate by torch's engine across and before boundaries; return the last gradient without a history."""
     order = {node: number for number, node in enumerate(graph.nodes)}
-    end = max([order[node] for node in graph.nodes if is_boundary(node)])
+    end = max([order[node] for node in graph.nodes if is_boundary(node)], default=-1)
     across: dict[fx.Node, None] = {}
     known = -1
     while known != len(across):
@@ -189,7 +190,7 @@ def settings_across_boundaries(graph: fx.Graph, grad_enabled: bool) -> set[fx.No
     stretch: list[fx.Node] = []
     began: dict[Any, Any] = {}
     for node in graph.nodes:
-        if is_boundary(node) or node.op == "output":
+        if is_boundary(node) or node.op == "output" or BUCKET in node.meta:
             if any(now[key] != value for key, value in began.items()):
                 found.update(stretch)
             stretch, began = [], {}
@@ -284,6 +285,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
         for each in node.all_input_nodes:
             copied(each)
         known[node] = graph.node_copy(node, copied)
+        known[node].meta.pop(BUCKET, None)
     graph.output(tuple(known[node] for node in step.outputs))
     return fx.GraphModule(gm, graph)
 

@@ -90,8 +90,8 @@ def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
         changed = guard.value.differences(global_state())
         # Stator itself turns functions off while it looks.
         changed = [each for each in changed if each[0] != "torch_function_disabled"] or changed
-        expected = ", ".join(f"{name}={old}" for name, old, _ in changed)
-        return Failure(guard.text(), expected, ", ".join(f"{n}={new}" for n, _, new in changed), guard.where)
+        expected = "; ".join(f"{name}={old}" for name, old, _ in changed)
+        return Failure(guard.text(), expected, "; ".join(f"{n}={new}" for n, _, new in changed), guard.where)
     text = guard.text()
     try:
         if guard.kind is Kind.PARTITION:

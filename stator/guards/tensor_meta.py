@@ -14,6 +14,9 @@ import torch
 from numpy import ndarray
 
 Extent: TypeAlias = "int | None"
+_KEY = torch._C.DispatchKey
+_FLAGS = (("inference", _KEY.ADInplaceOrView, True), ("conjugate", _KEY.Conjugate, False),
+          ("negative", _KEY.Negative, False))  # key, and whether a plain tensor has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ class TensorMeta:
             parts.append(f"strides ({strides})")
         if self.layout is not torch.strided:
             parts.append(f"layout {_short(self.layout)}")
-        return " ".join(parts)
+        parts += [f"offset {self.storage_offset}"] * bool(self.storage_offset)
+        keys = torch._C.DispatchKeySet.from_raw_repr(self.dispatch_keys)
+        flags = [name for name, key, of_plain in _FLAGS if keys.has(key) is not of_plain]
+        return " ".join([*parts, f"keys {', '.join(flags)}"] if flags else parts)
 
 
 def tensor_meta(tensor: torch.Tensor, *, with_offset: bool = False) -> TensorMeta:

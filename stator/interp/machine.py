@@ -28,7 +28,7 @@ from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import traceback_of
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.own_code import OWN_FOLDER
 from stator.interp import frame as frames
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
@@ -226,7 +226,7 @@ class Machine(Mechanisms):
         """The break for an error that names the class of a stand-in, where the original has another one."""
         if unnamed and self.has_classes_of_tensors():
             return Break("SB017", "the words of an error about a tensor, which may be a Parameter")
-        if exc.args and "list_iterator" in str(exc.args[0]) and (self.heap.tables.walks or any(
+        if exc.args and type(exc.args[0]) is str and "list_iterator" in exc.args[0] and (self.heap.tables.walks or any(
                 posed_class(self.heap, tracker.standin) is not None for tracker in self.heap.trackers)):
             return Break("SB014", "the words of an error about an iterator from outside")
         return None
@@ -381,9 +381,9 @@ class Machine(Mechanisms):
         frame = self.frame
         while frame is not None:
             if not is_own(frame):
-                tracker = self.heap.tracker_of(next(iter(frame.locals), None))
-                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname,
-                              None if tracker is None else tracker.original))
+                first = next(iter(frame.locals), None)
+                owner = first.raw if type(first) is Box else self.heap.original_of(first)
+                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname, owner))
             frame = frame.caller()
         modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
         names = events.names.modules(modules[-1], modules) if modules else {}

@@ -249,14 +249,26 @@ def list_arrays() -> None:
     torch.tensor(_LIST)
 
 
-def number_for_c(method: str, value: object) -> object:
-    """The answer of a conversion that C code asks for; where CPython warns of it, it asks itself."""
+def number_for_c(vm: VM, method: str, value: object) -> object:
+    """The answer of a conversion that C code asks for; where CPython warns of it, the warning is heard and noted."""
     if type(value) in symbolic_values.SYMBOLIC:
         return symbolic_values.specialise(value, f"the answer of {method}")
     wanted = CONVERSIONS[method]
     if method == "__trunc__" or wanted is not None and type(value) is not wanted and is_a(value, wanted):
-        raise Break("SB013", f"{method} gives a {name_in_errors(type(value))}: CPython may warn", asks_caller=True)
+        if method == "__trunc__" or warnings_can_raise():
+            raise Break("SB013", f"{method} gives a {name_in_errors(type(value))}: CPython may warn", asks_caller=True)
+        if vm.warnings.heard is None:
+            vm.warnings.heard = Heard()
+            vm.warnings.heard.__enter__()
     return value
+
+
+def end_hearing(vm: VM) -> None:
+    """Note the warnings of C code that asked for a number."""
+    heard, vm.warnings.heard = vm.warnings.heard, None
+    heard.__exit__()
+    for each in heard.said:
+        note_warning(vm, str(each.message), each.category)
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ class TraceEnvironment(ShapeEnv):
 
     def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
         """Name no line: torch would walk the stack for each guard, and first import a part of itself for that."""
-        return SLoc(framework_loc, None), ""
+        return SLoc(framework_loc or "", None), ""  # a text: torch 2.11 cannot show None
 
     def _refine_ranges(self, expr: Any) -> None:
         """Restore ranges where an assertion of the graph contradicts this call's own sizes: torch notes them first."""

@@ -233,9 +233,9 @@ class SymbolNodes:
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
 
     def in_words(self, expression: Any, written: Callable[[fx.Node], str]) -> str:
-        """An expression as the user writes it: `n.item() > 2` for `u0 > 2`; empty where a symbol has no name."""
+        """An expression as the user writes it: `n.item() > 2` for `u0 > 2`; empty where symbols lack names."""
         names = {symbol: sympy.Symbol(self._name(symbol, written)) for symbol in expression.free_symbols}
-        if not all(symbol.name for symbol in names.values()):
+        if not all(symbol.name for symbol in names.values()) or len(set(names.values())) < len(names):
             return ""
         return str(UserPrinter().doprint(expression.xreplace(names))).replace("(-1)*", "-")
 

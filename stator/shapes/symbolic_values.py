@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import sympy
 import torch
-from sympy.logic.boolalg import Boolean
+from sympy.logic.boolalg import BooleanFunction
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import (
@@ -138,7 +138,7 @@ def in_the_users_terms(stop: Break, symbols: Any, written: Callable[[fx.Node], s
         return
     text = symbols.in_words(condition, written)
     stop.detail = stop.detail.replace(f" ({condition})", f" ({text})" if text else "")
-    if text and isinstance(condition, (Boolean, sympy.Rel)):
+    if text and isinstance(condition, (BooleanFunction, sympy.Rel)):
         opposite = symbols.in_words(sympy.Not(condition), written)
         stop.remedy = f"{stop.remedy}; here: torch._check({text}), or torch._check({opposite}), where one always holds"
 

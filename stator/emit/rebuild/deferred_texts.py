@@ -8,6 +8,7 @@ import torch
 from torch._tensor_str import PRINT_OPTS
 
 from stator.breaks import Break
+from stator.emit.rebuild.shown_addresses import write_shown
 from stator.emit.services import Rebuilder
 from stator.interp.noted_effects import Moment
 from stator.shapes.symbolic_values import UNREAD, DeferredText
@@ -15,11 +16,11 @@ from stator.shapes.symbolic_values import UNREAD, DeferredText
 
 def write_text(build: Rebuilder, text: Any) -> str:
     if type(text) is str:
-        return repr(text)
+        return write_shown(build, text) or repr(text)
     parts = []
     for part in text.parts:
         if type(part) is str:
-            parts.append(repr(part))
+            parts.append(write_shown(build, part) or repr(part))
             continue
         if type(part) in UNREAD:
             parts.append(build.value(part))

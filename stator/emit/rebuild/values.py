@@ -29,6 +29,7 @@ from stator.emit.rebuild.returned_objects import (
     rebuild_holder,
     rebuild_token,
 )
+from stator.emit.rebuild.shown_addresses import write_shown
 from stator.emit.source_writer import Writer
 from stator.graph.record.recorder import Recorder
 from stator.heap.heap import Heap
@@ -115,6 +116,8 @@ class Rebuilder:
                 return f"id({self.value(self.vm.identity.ids[value])})"
             if cls is int and value in self.vm.identity.hashes:
                 return f"hash({self.value(self.vm.identity.hashes[value])})"
+            if cls is str and self.vm.identity.shown and (shown := write_shown(self, value)) is not None:
+                return shown
             text = self.scalar(value)
             # Two equal texts or numbers stay two objects; the first one is written out.
             return text if self.literals.setdefault(text, value) is value else self.writer.held(value)
@@ -205,8 +208,6 @@ class Rebuilder:
         return name
 
     def made(self, value: Any, cls: type) -> str:
-        if id(value) in self.vm.identity.shown:
-            raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
         if cls is dict and id(value) in self.vm.residual.copy_memos and self.vm.residual.copy_memos[id(value)].storages:
             raise copied_by_memo("a memo of copy.deepcopy() that is used after tensors were copied")
         if cls is torch.Generator and id(value) in self.recorder.nodes:

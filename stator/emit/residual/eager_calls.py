@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import types
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from traceback import walk_tb
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from stator import _core, events
+from stator import _core, errors, events
 from stator.errors import InternalError
 from stator.graph.analysis.may_fail import lines_that_may_fail
 from stator.host.held_signals import raised_by_a_handler
@@ -135,7 +134,7 @@ def check_ending(compiled: Any, error: BaseException | None, traceback: Any) -> 
             raise InternalError(text)
     if error is None and text not in _told:
         _told.add(text)
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        errors.warn(text)
 
 
 _core.listen_to_redone(check_ending)

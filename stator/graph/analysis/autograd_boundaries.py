@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import BackwardHook
 
 from stator.graph.analysis import mutation
+from stator.ranks.buckets import BUCKET
 
 _BOUNDARIES: set[Any] = set()
 BOUNDARY = "is_boundary"  # the key of the mark in the meta of a node at which a graph is cut for compilers
@@ -48,7 +49,7 @@ def is_boundary(node: fx.Node) -> bool:
 
 
 def has_boundaries(graph: fx.Graph) -> bool:
-    return any(map(is_boundary, graph.nodes))
+    return any(is_boundary(node) or BUCKET in node.meta for node in graph.nodes)
 
 
 def must_be_cut(graph: fx.Graph) -> bool:

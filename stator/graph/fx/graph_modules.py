@@ -224,14 +224,15 @@ class LateGraphModule(_LazyGraphModule):
         return made
 
 
-def _root(inner: Mapping[str, fx.GraphModule]) -> torch.nn.Module:
+def _root(held: Mapping[str, fx.GraphModule | torch.Tensor]) -> torch.nn.Module:
     root = torch.nn.Module()
-    for name, module in inner.items():
-        root.add_module(name, module)
+    for name, value in held.items():
+        setattr(root, name, value)
     return root
 
 
-def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: list[Play]) -> fx.GraphModule:
+def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule | torch.Tensor], plays: list[Play]
+                  ) -> fx.GraphModule:
     """The graph of a whole segment; no code yet."""
     made = LateGraphModule(_root(inner), graph)
     _plays[made] = plays
@@ -270,7 +271,7 @@ def write_code(module: fx.GraphModule) -> None:
     _LazyGraphModule.force_recompile(module)
 
 
-def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule]) -> fx.GraphModule:
+def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule | torch.Tensor]) -> fx.GraphModule:
     module = InnerGraphModule(_root(inner), graph)
     weakref.finalize(module, _forget_source, module.forward.__code__.co_filename)
     return module

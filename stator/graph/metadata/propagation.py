@@ -164,8 +164,9 @@ class Propagation:
     def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
         """Metadata of a plain dense tensor; a first item of None says that it is not one."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
-            if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided or fake.constant is not None \
-                    or fake.is_conj() or fake.is_neg() or fake.is_inference() or fake.is_quantized:
+            if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided \
+                    or fake.constant is not None and fake.numel() or fake.is_conj() or fake.is_neg() \
+                    or fake.is_inference() or fake.is_quantized:
                 return (None, False)
             return (fake.dtype, tuple(fake.shape), fake.stride(), fake.fake_device, fake.requires_grad)
 

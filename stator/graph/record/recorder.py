@@ -273,12 +273,12 @@ class Recorder(InputRecorder):
                 raise Break("SB004", f"{error}") from None
             except (fake_tensor.UnsupportedOperatorException, NotImplementedError, _DEVICE_MISMATCH) as error:
                 # Whether the operator exists for real tensors, eager says.
-                raise Break("SB017", f"{error}".splitlines()[0]) from None
+                raise _unfaked(error, func) from None
             except GuardOnDataDependentSymNode as error:
-                raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
+                raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} needs a number") from None
             except Exception as error:
                 if _NO_FAKE in str(error) or _TORCH_BUG in str(error):
-                    raise Break("SB017", f"{error}".splitlines()[0]) from None
+                    raise _unfaked(error, func) from None
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
                 if has_unbacked((args, kwargs)) or self.symbols.shape_env.pending_fresh_unbacked_symbols:
@@ -416,3 +416,13 @@ class Recorder(InputRecorder):
 
 
 keep_quiet(Recorder.attempt)
+
+
+def _unfaked(error: Exception, func: object) -> Break:
+    """The break at an operator that fake tensors have no rule for."""
+    stop = Break("SB017", f"{error}".splitlines()[0])
+    if _NO_FAKE in stop.detail or isinstance(error, fake_tensor.UnsupportedOperatorException):
+        name = str(func).removeprefix("<CustomOpDef(").removesuffix(")>").removesuffix(".default").replace("::", ".")
+        stop.detail = f"the operator {name} has no rule for fake tensors"
+        stop.remedy = "register a function that makes an empty result of its shape: torch.library.register_fake"
+    return stop

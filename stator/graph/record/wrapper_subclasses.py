@@ -18,6 +18,7 @@ from stator.graph.analysis.mutation import Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.services import Recorder
 from stator.guards.shape_check import Operand, Property
+from stator.ranks.hidden_collectives import collectives_seen
 from stator.ranks.pending_work import is_under_way
 from stator.shapes.symbolic_inputs import symbolic_wrapper
 from stator.source import Source
@@ -33,6 +34,7 @@ class Wrappers:
         self.behind: dict[int, Any] = {}  # id of an outer fake -> the wrapper of fakes
         self.outers: dict[int, Any] = {}  # id of a wrapper of fakes -> its outer fake
         self.may_open = True  # whether sizes may be symbols
+        self.distributed = False  # whether operations on them may communicate
         self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
 
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any]) -> FakeTensor:
@@ -74,7 +76,7 @@ class Wrappers:
             raise Break("SB006", f"assignment to Tensor.{target} of a wrapper")
         declared = declared_writes(func, args, kwargs)
         given = self.inside((args, kwargs))
-        with Observation(func, *given) as seen:
+        with Observation(func, *given) as seen, collectives_seen(self.distributed) as collectives:
             result = recorder.attempt(func, target, *given)
         written = self.outside(seen.written()) if declared is None else declared
         with torch._C.DisableTorchFunction():
@@ -85,7 +87,7 @@ class Wrappers:
         if written or result is None:
             recorder.log.changes += 1
         if written or result is None or recorder.holds_tensor(result):
-            recorder.record(op, target, args, kwargs, result, written)
+            recorder.record(op, target, args, kwargs, result, written, not collectives)
         return result
 
     def construct(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -144,6 +146,7 @@ class Wrappers:
                 with torch.enable_grad():
                     outer = outer.view_as(outer)
         self.behind[id(outer)], self.outers[id(wrapper)] = wrapper, outer
+        self.distributed = self.distributed or type(wrapper).__module__.startswith("torch.distributed")
         return outer
 
     def inside(self, value: object) -> Any:
@@ -176,15 +179,18 @@ def parts_of(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def flatten(tensor: torch.Tensor) -> tuple[list[str], Any]:
+    """Names of the inner tensors; the context, with inner objects that are no tensors (a device mesh)."""
     with torch._C.DisableTorchFunction():
         names, context = tensor.__tensor_flatten__()
-    return names, context
+        others = {name: part for name in names if not isinstance(part := getattr(tensor, name), torch.Tensor)}
+    return [name for name in names if name not in others], (context, others)
 
 
-def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: object) -> bool:
+def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: Any) -> bool:
     """A pure reader for guards: whether a wrapper has these inner tensors, and a context equal to this one."""
     found, now = flatten(tensor)
     if tuple(found) != names:
         return False
+    (known, objects), (now, others) = context, now
     compare = getattr(type(tensor), "__metadata_guard__", None)
-    return bool(compare(context, now) if compare is not None else context == now)
+    return objects == others and bool(compare(known, now) if compare is not None else known == now)

@@ -35,7 +35,6 @@ _HAS_REFERENCES = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own othe
 
 def _check(vm: VM, args: Any) -> None:
     callback = args[-1] if len(args) > 1 else None
-    vm.identity.refers_weakly = True
     if type(args[0]) is FakeTensor and callback is not None and vm.heap.tracker_of(args[0]) is None:
         raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
@@ -46,6 +45,7 @@ def _check(vm: VM, args: Any) -> None:
         if WEAK in vm.turned_off:
             raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
         vm.identity.tells_of_deaths = True
+    vm.identity.weakly.append(weakref.ref(args[0]))
 
 
 def require_awaited(vm: VM) -> None:

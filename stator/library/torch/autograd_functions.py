@@ -25,6 +25,7 @@ from stator.graph.record.recorder import Recorder
 from stator.graph.record.subgraph import Subgraph
 from stator.graph.state.torch_state import GRAD_MODE, without_grad
 from stator.guards.guard import is_constant
+from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import shares
@@ -389,6 +390,8 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
 
 def guarded(vm: VM, value: object, name: str) -> Any:
     """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
+    if type(value) in SCALARS:  # of numpy: immutable, and guarded by its value where it comes from outside
+        return value
     known = is_a(value, enum.Enum) and is_outside(vm, value) or vm.is_constant_object(value) \
         or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh
     if not known:

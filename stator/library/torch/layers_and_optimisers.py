@@ -23,6 +23,7 @@ from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import code_rule, rule
 from stator.interp.vm import VM
+from stator.library.torch.packed_sequences import is_packed, packed_layer
 
 C: Any = torch._C
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
@@ -31,6 +32,8 @@ RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 @rule(*RECURRENT)
 def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
+    if is_packed(args):
+        return packed_layer(vm, callee, args)
     given = dict(zip(NAMES, args, strict=False)) | kwargs
     dropped = set(given) == set(NAMES) and is_dropped_between(given)
     if can_be_cut(vm):
