@@ -126,7 +126,6 @@ def tensor_parts(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
 
 
 def pairs_of(held: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The keys and values of a dict of any class, in its own order."""
     try:
         return list(raw_access.items_in_order(held))
     except Break:  # an OrderedDict that was written to as a plain dict has no other order

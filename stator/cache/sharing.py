@@ -35,7 +35,7 @@ def description_of(done: Any, residual: Any) -> Description | None:
     return describe_graph(residual.graph.graph, residual.graph_inputs, symbols, done.vm.recorder.log.in_place)
 
 
-def shareable(done: Any, compiled: Any, description: Description | None) -> Shareable | None:
+def shareable(done: Any, compiled: object, description: Description | None) -> Shareable | None:
     """The record of a graph that has just been compiled, if it has sizes that may be others."""
     symbols = done.vm.recorder.symbols
     if description is None or not symbols.origins:

@@ -151,7 +151,7 @@ class Heap(Exposure):
             if owned or first != source:
                 self.adopt(original, first)
 
-    def _choose(self, value: Any) -> Adopter:
+    def _choose(self, value: object) -> Adopter:
         cls = type(value)
         if is_a(value, torch.Tensor):
             return self._adopt_tensor
@@ -268,7 +268,7 @@ class Heap(Exposure):
         self.guard(source, Kind.LEN, len(value))
         return tracker.standin
 
-    def _adopt_dict(self, value: Any, source: Source) -> Any:
+    def _adopt_dict(self, value: object, source: Source) -> Any:
         owner = self.dicts.namespaces.get(id(value))
         if owner is not None:  # the __dict__ of an object: the two must stay one
             self.guard(source, Kind.ALIAS, DictOf(owner.source))

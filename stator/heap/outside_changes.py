@@ -46,7 +46,6 @@ def let_go(tracker: VariableTracker) -> list[Any]:
 
 
 def _initial_parts(tracker: VariableTracker, contents: bool = True) -> list[Any]:
-    """Parts of an object when it was adopted, boxes among them."""
     initial = tracker.initial if contents else None
     parts = [part for pair in initial.items() for part in pair] if type(initial) is dict \
         else list(initial) if type(initial) is list else [initial] if type(initial) is Box else []
@@ -201,7 +200,6 @@ def _let_go(heap: Heap) -> Iterator[Any]:
 
 
 def _references_of_ours(heap: Heap) -> dict[int, int]:
-    """Count the references of the trace to each outside object."""
     counts: dict[int, int] = {}
     for tracker in heap.trackers:
         for part in (tracker.original, *_initial_parts(tracker)):

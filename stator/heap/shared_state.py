@@ -198,7 +198,6 @@ class Faces:
             held.clear()
 
     def add_copy(self, tracker: VariableTracker) -> None:
-        """The contents of a buffer or of an array are copied now."""
         self.refuse_stale(tracker)
         mine = extent_of(tracker.original)
         for other in (*self._tensors(), *self.copies):

@@ -79,7 +79,7 @@ def containers_behind(value: object) -> Iterator[Any]:
                 yield held
 
 
-def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
+def is_to_be_read(vm: VM, value: object, consumer: object) -> bool:
     """Whether a C iterator (or a view of values to be hashed) reaches unread places, or symbolic numbers."""
     by_standin = vm.heap.by_standin
     hashed = type(value) in _VIEWS and ROWS[id(consumer)].hashes_walked
@@ -172,7 +172,7 @@ def greatest(iterable: Iterable[Any], key: Any, default: Any, nothing: Any, refu
     return refuse([]) if default is nothing else default
 
 
-def reduced(iterable: Iterable[Any], function: Any, value: Any, nothing: Any, refuse: Any) -> Any:
+def reduced(iterable: Iterable[Any], function: Any, value: Any, nothing: object, refuse: Any) -> Any:
     for item in iterable:
         value = item if value is nothing else function(value, item)
     return refuse(function, []) if value is nothing else value

@@ -254,7 +254,6 @@ def read_later(frame: Frame, index: int, calls: bool) -> frozenset[int]:
 
 
 def names_of(states: list[FrameState], more: int) -> list[str]:
-    """A readable name for every value of a point, in order."""
     found: list[str] = []
     used = {"taken", "run_native"}  # by the function around them (see capture.miss.make_point_entry)
     numbers: dict[str, int] = {}

@@ -104,7 +104,6 @@ def fresh_array(contents: Any, writeable: bool) -> Any:
 
 def view_of(base: Any, dtype: str, shape: tuple[int, ...], offset: int, strides: tuple[int, ...],
             writeable: bool) -> ndarray:
-    """A view of the memory of an array in one piece."""
     memory = base if base.flags.c_contiguous else base.T
     made = numpy.ndarray(shape, numpy.dtype(dtype), memory, offset, strides)
     if not writeable:

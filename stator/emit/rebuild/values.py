@@ -90,7 +90,7 @@ class Rebuilder:
         choice = self.recorder.uncertain.choices.get(id(fake))
         return made if choice is None else self.chosen(fake, choice, made)
 
-    def output(self, key: object, value: Any) -> str:
+    def output(self, key: object, value: object) -> str:
         """An output of the graph, once for each `key`."""
         index = self.output_index.get(id(key))
         if index is None:

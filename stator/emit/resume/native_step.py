@@ -50,7 +50,7 @@ class NativeFrame:
 
     # what a continuation calls on the machine
 
-    def give(self, value: Any, cont: Any = None) -> None:
+    def give(self, value: object, cont: Any = None) -> None:
         if cont is None:
             self.stack.append(value)
         else:
@@ -63,7 +63,7 @@ class NativeFrame:
         return False
 
 
-def pass_on(cont: Any, caller: NativeFrame, value: Any, yielded: bool,
+def pass_on(cont: Any, caller: NativeFrame, value: object, yielded: bool,
             error: BaseException | None) -> BaseException | None:
     """Hand what a frame answered to its caller; the exception to raise there, if any."""
     try:

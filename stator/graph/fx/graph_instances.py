@@ -145,7 +145,6 @@ def _copies_or_views(node: fx.Node) -> bool:
 
 
 def may_view(node: fx.Node) -> bool:
-    """Whether what a node makes may be a view of one of its inputs."""
     return _copies_or_views(node) or _name(node) in _VIEWS
 
 

@@ -259,7 +259,7 @@ class Recorder(InputRecorder):
         except Break:
             raise reason from None
 
-    def attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 foreseen = results_of_layer(func, args, kwargs)

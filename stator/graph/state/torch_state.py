@@ -185,7 +185,6 @@ class TorchState(Mechanism):
             self.changed_blocks[id(leave)] = leave
 
     def restoring_calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
-        """The calls that bring back what was there before the trace."""
         calls: list[tuple[Any, tuple[Any, ...]]] = [(leave_dual_level, ())] if self.dual_levels else []
         calls += [(take_off, ()) for take_off in self.hooks]
         return calls + [(setting.setter, (*key, *value)) for setting, key, value in self.before.values()]

@@ -71,7 +71,6 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.Meth
 
 
 def iterator_adopters(heap: Heap) -> dict[type, Any]:
-    """Adopters for every iterator type that can be looked into."""
     found: dict[type, Any] = dict.fromkeys(ADOPTED, functools.partial(adopt_reduced, heap))
     found.update(dict.fromkeys(WALKERS, functools.partial(adopt_walker, heap)))
     return found

@@ -284,7 +284,7 @@ def _lookahead(iterator: object) -> int:
     return min(_ROUNDS * (remaining(inner[0]) + len(state[0])), LOOKAHEAD)
 
 
-def adopt_peekable(heap: Heap, value: Any, source: Source, otherwise: Any) -> Any:
+def adopt_peekable(heap: Heap, value: object, source: Source, otherwise: Any) -> Any:
     """A stand-in that yields boxes of the items to come; `otherwise` adopts what cannot be looked into."""
     if (known := heap.known(value, source)) is not None:
         return known.standin

@@ -69,7 +69,7 @@ def take_for_granted(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_
     return wanted
 
 
-def _made_by_the_graph(vm: VM, value: Any) -> bool:
+def _made_by_the_graph(vm: VM, value: object) -> bool:
     """The graph checks what it makes itself; a number that comes in unpinned is not checked by anybody."""
     node = getattr(value, "node", None)
     return node is not None and all(symbol in vm.recorder.symbols.definitions for symbol in node.expr.free_symbols

@@ -150,7 +150,7 @@ def truth_as_symbol(vm: VM, value: Any) -> Any:
     return as_bool(vm, item_of(vm, condition_of(vm, value)))
 
 
-def condition_of(vm: VM, value: Any) -> Any:
+def condition_of(vm: VM, value: object) -> Any:
     """The condition as the operation takes it, at this moment: a bool of the graph's, or a bool tensor of its own."""
     if type(value) is not FakeTensor:
         return as_bool(vm, value)

@@ -154,7 +154,6 @@ async def drive_async_generator(vm: VM, body: Suspended) -> Any:
 
 
 def make_generator(vm: VM, frame: Frame) -> Any:
-    """The object that calling a generator function returns."""
     body = frame.generator = Suspended(frame)
     func, code = frame.func, frame.code
     names = (code.co_name, code.co_qualname) if func is None else (func.__name__, func.__qualname__)

@@ -109,7 +109,7 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     vm.give(vm.native(operator.getitem, (obj, key)), cont)
 
 
-def _sequence_item(vm: VM, obj: Any, index: int) -> Any:
+def _sequence_item(vm: VM, obj: object, index: int) -> Any:
     if not knows_item(vm, obj, index):
         vm.heap.expose_length(obj)
     value = raising(operator.getitem, obj, index)

@@ -49,7 +49,7 @@ def equal_placements(found: object, known: object) -> bool:
     return type(found) is type(known) and found == known
 
 
-def known_placement(vm: VM, value: Any) -> Any:
+def known_placement(vm: VM, value: object) -> Any:
     """The placement behind a stand-in; a fact of it is its value."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None:

@@ -127,7 +127,7 @@ def _may_untrack(vm: VM, value: object, depth: int) -> bool:
         for part in gc.get_referents(value))
 
 
-def _is_collected(value: object) -> bool:
+def _is_collected(value: Any) -> bool:
     """Whether the collector may track an object; types in C are not its own."""
     return bool(type(value).__flags__ & _HAS_COLLECTOR) and not (is_a(value, type) and not value.__flags__ & _ON_HEAP)
 

@@ -253,7 +253,7 @@ class AfterForward(Continuation):
 
     __slots__ = ("application", "cont", "output", "set_up")
 
-    def __init__(self, application: Application, cont: Any, output: object = None, set_up: bool = False) -> None:
+    def __init__(self, application: Application, cont: object, output: object = None, set_up: bool = False) -> None:
         self.application, self.cont, self.output, self.set_up = application, cont, output, set_up
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
@@ -280,7 +280,7 @@ def set_grad(vm: VM, enabled: bool) -> None:
         vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
 
 
-def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
+def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: object) -> None:
     vm.call(vm.sync(lambda: vm.load_attr(cls, name)), args, {}, cont)
 
 

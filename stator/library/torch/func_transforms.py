@@ -263,7 +263,6 @@ def _vmap(vm: VM, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk
 
 
 def _slice_of(part: Subgraph, index: int, value: Any, dim: int) -> Any:
-    """A fake of one slice, bound to an input of the inner graph."""
     with torch._C.DisableTorchFunction():
         if not value.shape[dim]:  # nothing to map over: the example is what there would be
             sizes = [1 if i == dim else size for i, size in enumerate(value.shape)]

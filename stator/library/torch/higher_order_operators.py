@@ -46,7 +46,6 @@ def watched(vm: VM, what: str) -> MutationCheck:
 
 
 def empty_like(fake: torch.Tensor) -> torch.Tensor:
-    """A fake of its own with the layout of another, without history."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
         return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
 
@@ -141,7 +140,6 @@ def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> N
 
 
 def carries_numbers(graph: fx.Graph) -> bool:
-    """Whether a loop of the graph carries anything but tensors."""
     return any(not isinstance(value, fx.Node) or type(value.meta.get("example_value")) in SYMBOLIC
                for node in graph.find_nodes(op="call_function", target=while_loop_op) for value in node.args[2])
 
