@@ -254,10 +254,7 @@ def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
 
 
 def set_bytes(buffer: Any, contents: bytes) -> None:
-    if type(buffer) is bytearray:
-        buffer[:] = contents
-    else:
-        buffer[:] = type(buffer)(buffer.typecode, contents)
+    buffer[:] = contents if type(buffer) is bytearray else type(buffer)(buffer.typecode, contents)
 
 
 def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:

@@ -97,8 +97,7 @@ def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
 
 def fresh_array(contents: Any, writeable: bool) -> Any:
     made = contents.copy(order="K")
-    if not writeable:
-        made.flags.writeable = False
+    made.flags.writeable = writeable
     return made
 
 

@@ -99,9 +99,7 @@ class Recorder(InputRecorder):
         cls = type(value)
         if cls is FakeTensor:
             return self.node_of(value)
-        if cls in refused.ATOMS:
-            return value
-        if cls is fx.Node:
+        if cls in refused.ATOMS or cls is fx.Node:
             return value
         if cls in SYMBOLIC:
             return self.symbols.node_of(value)
