@@ -35,7 +35,7 @@ _REFUSED = {"is_rng_op_functionalized": "random numbers by offset", "num_graphsa
 
 
 class Around:
-    """What AOTAutograd wraps around the passes of one graph, as its own objects."""
+    """Wrappers of AOTAutograd around the passes of one graph, as its own objects."""
 
     def __init__(self) -> None:
         self.wrappers: list[tuple[Thing, Thing, Thing]] = []  # the wrapper, its settings, metadata of the graph
@@ -172,7 +172,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Saved:
-    """What lies between the passes."""
+    """Values between the passes."""
 
     numbers: int
     unchecked: int  # tensors whose write count does not matter

@@ -110,7 +110,6 @@ def reset() -> None:
 
 
 def shape_profile() -> str:
-    """Export the changing sizes that every place has met, as JSON."""
     sites = [compiled._stator_site for compiled in living(_entries)]
     return profile.export((site.place, site.shapes.memory) for site in sites)
 

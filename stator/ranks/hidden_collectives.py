@@ -1,4 +1,4 @@
-"""See collectives that the code of a tensor subclass runs.   a product of DTensors  ->  whether ranks communicate in it"""
+"""Collectives in the code of a tensor subclass.   a product of DTensors  ->  whether ranks communicate in it"""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def require_shown(build: Rebuilder) -> None:
     """Break where the residual makes an object whose address stands in one of its literals."""
     for number, value in build.vm.identity.shown.items():
         digits = f"{number:x}"
-        if number in build.memo and (any(digits in line for line in build.writer.lines)
-                                     or any(type(held) is str and digits in held for held in build.writer.names.values())):
+        held = [each for each in build.writer.names.values() if type(each) is str]
+        if number in build.memo and any(digits in text for text in (*build.writer.lines, *held)):
             raise Break("SB013", f"the address of a {type(value).__name__} in text, beside the object itself",
                         turn_off=Strategy.ADDRESSES_AS_SHOWN)
 

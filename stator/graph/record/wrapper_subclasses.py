@@ -150,11 +150,9 @@ class Wrappers:
         return outer
 
     def inside(self, value: object) -> Any:
-        """Arguments with every outer fake replaced by its wrapper."""
         return pytree.tree_map_only(FakeTensor, lambda fake: self.behind.get(id(fake), fake), value)
 
     def outside(self, value: object) -> Any:
-        """A result with every wrapper replaced by its outer fake."""
         if not any(isinstance(leaf, torch.Tensor) and type(leaf) is not FakeTensor
                    for leaf in pytree.tree_leaves(value)):
             return value

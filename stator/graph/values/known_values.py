@@ -134,7 +134,6 @@ class KnownValues:
             return found if found is UNKNOWN else found.item()
 
     def of_tensor(self, fake: FakeTensor) -> Any:
-        """The contents of a tensor."""
         return self._value(self.recorder.node_of(fake))
 
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
@@ -348,7 +347,7 @@ def map_scalars(arguments: Iterable[Any], change: Callable[[FakeTensor], Any], d
                   for value in arguments])
 
 
-def forget_constants(changed: Any, result: Any) -> None:
+def forget_constants(changed: Any, result: object) -> None:
     """Drop constants that FakeTensor has computed with an unbacked float, which it takes for NaN."""
     for fake in (*changed, *pytree.tree_leaves(result)):
         if type(fake) is FakeTensor:

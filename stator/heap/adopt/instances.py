@@ -72,7 +72,6 @@ def box_attributes(heap: Heap, value: object) -> None:
 
 
 def fill_attributes(heap: Heap, tracker: VariableTracker) -> None:
-    """Box the instance dict and the slots of an outside instance."""
     value, standin, source = tracker.original, tracker.standin, tracker.source
     namespace = instance_dict(value)
     if namespace is not None:

@@ -62,7 +62,8 @@ def _collect(vm: VM, generation: object = 2) -> None:
     following = frame.unit.instructions[frame.ip]
     if is_own(frame) or following.opname != "POP_TOP" or type(generation) is not int:
         raise Break("SB019", "gc.collect: how many objects it found depends on when objects die")
-    if WEAK in vm.turned_off or not _reaches_all(vm, [found for each in vm.identity.weakly if (found := each()) is not None]):
+    alive = [found for each in vm.identity.weakly if (found := each()) is not None]
+    if WEAK in vm.turned_off or not _reaches_all(vm, alive):
         raise Break("SB019", "gc.collect: weak references of the call depend on when objects die")
     vm.identity.collects = True
     untracked = [each for each in _in_variables(vm) if _may_untrack(vm, each, 1)]
@@ -121,11 +122,12 @@ def _may_untrack(vm: VM, value: object, depth: int) -> bool:
     """Whether a collection stops to track a tuple or a dict; at a depth of 1, whatever the order in which it comes."""
     return type(value) in (tuple, dict) and not any(
         _is_collected(part) and not (type(part) is tuple and (
-            id(part) in vm.identity.untracked or not gc.is_tracked(part) or depth > 1 and _may_untrack(vm, part, depth - 1)))
+            id(part) in vm.identity.untracked or not gc.is_tracked(part)
+            or depth > 1 and _may_untrack(vm, part, depth - 1)))
         for part in gc.get_referents(value))
 
 
-def _is_collected(value: object) -> bool:
+def _is_collected(value: Any) -> bool:
     """Whether the collector may track an object; types in C are not its own."""
     return bool(type(value).__flags__ & _HAS_COLLECTOR) and not (is_a(value, type) and not value.__flags__ & _ON_HEAP)
 

@@ -1,7 +1,7 @@
 """DTensor.   DTensor.from_local(x, mesh, [Shard(0)]).redistribute(...)  ->  one node for each conversion
 
-In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the method
-with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
+In: methods of DTensor that take a mesh and placements; placements of pybind11.  Out: nodes that call the method with
+these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
 guarded; placements as constants, compared by value.  Rules are registered when the program has imported DTensor.
 
 `async_op` is dropped: in a graph the result of a collective is awaited where it is made, and its values are the same.
@@ -20,13 +20,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
-from stator.guards.guard import Kind
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
 from stator.library.distributed.world import _members
 from stator.ranks.hidden_collectives import collectives_seen
-from stator.source import CallOf, Pinned
+from stator.source import Pinned
 
 MODULE, MESHES = "torch.distributed.tensor", "torch.distributed.device_mesh"
 _PLACEMENTS = "Shard Replicate Partial"
@@ -50,13 +49,13 @@ def equal_placements(found: object, known: object) -> bool:
     return type(found) is type(known) and found == known
 
 
-def known_placement(vm: VM, value: Any) -> Any:
+def known_placement(vm: VM, value: object) -> Any:
     """The placement behind a stand-in; a fact of it is its value."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None:
         return value
     if type(tracker.source) is not Pinned:
-        vm.heap.guard(CallOf(Pinned(equal_placements), (tracker.source, Pinned(tracker.original))), Kind.FRESH_CALL, True)
+        vm.heap.guard_call(equal_placements, True, tracker.source, Pinned(tracker.original))
     return tracker.original
 
 
