@@ -1,11 +1,8 @@
-"""Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without asking torch
+"""Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without FakeTensor
 
-In: an operation and arguments whose tensors are plain.  Out: a `Layout` (or several, with the class that holds them),
-or None where no rule is sure and FakeTensor decides.  Quick rules cover the everyday case: dense tensors of one dtype
-on a CPU or CUDA device, laid out row by row.  Behind them torch's kernels for tensors without memory (`kernel`) cover
-layouts in which these do as the real ones.  Errors are never a rule's: what looks wrong is None.
-
-tests/unit/graph/test_layout_rules.py compares every rule with FakeTensor and with real tensors.
+Out: a `Layout` (or several, with the class that holds them), or None where FakeTensor must decide; rules never raise.
+Quick rules cover dense tensors of one dtype, laid out row by row; behind them, torch's kernels for tensors without
+memory (`kernel`).  tests/unit/graph/test_layout_rules.py compares each with FakeTensor and real tensors.
 """
 
 from __future__ import annotations
@@ -76,9 +73,6 @@ def rule_of(*functions: object) -> Callable[[Rule], Rule]:
     return register
 
 
-# ---------------------------------------------------------------------- layouts
-
-
 def row_major(size: tuple[int, ...]) -> tuple[int, ...]:
     """The strides torch gives a new tensor of this size."""
     strides, step = [], 1
@@ -132,11 +126,7 @@ def made(dtype: torch.dtype, size: tuple[int, ...], device: object) -> Any:
 
 
 def same_place(first: Layout, *others: Layout) -> bool:
-    """Whether all have one dtype and one device."""
     return all([other[0] is first[0] and other[3] == first[3] for other in others])
-
-
-# ---------------------------------------------------------------------- element by element
 
 
 def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
@@ -159,9 +149,6 @@ def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
         return made(result or dtype, tuple([max(each, default=1) for each in reversed(extents)]), layouts[0][3])
 
     return rule
-
-
-# ---------------------------------------------------------------------- layers
 
 
 def _weights(first: Layout, read: Read, *values: tuple[Any, tuple[int, ...]]) -> None:
@@ -190,7 +177,6 @@ def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    """One number for each of the dimensions."""
     if type(value) is int:
         return (value,) * count
     require(type(value) in (tuple, list) and len(value) == count and all([type(part) is int for part in value]))
@@ -406,9 +392,6 @@ for _function in (*_CONVERSIONS, torch.arange, torch.zeros, torch.ones, torch.fu
     rule_of(_function)((conversion if _function in _CONVERSIONS else constructor)(_function))
 
 
-# ---------------------------------------------------------------------- views
-
-
 def _holds_fake(value: object) -> bool:
     if type(value) is tuple or type(value) is list:
         return any([_holds_fake(part) for part in value])
@@ -431,9 +414,6 @@ def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(all([type(part) in _PLACES or type(part) is FakeTensor and read(part)[1] and read(part)[0] in _INDICES
                  for part in parts]))  # others are masks, or numbers
     return _picked(args, kwargs, read)
-
-
-# ---------------------------------------------------------------------- recurrent layers
 
 
 def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],
@@ -470,7 +450,7 @@ def _results_of_layer(gates: int, args: tuple[Any, ...], kwargs: dict[str, Any])
     sizes += [(layers, sequence.size(batch), state.size(2)) for state in states]
     require(_same([tuple(each.shape) for each in (*weights, *states)], sizes)
             and all(statically_known_true(sequence.size(dim) >= 1) for dim in (0, 1)))
-    made = _Layer.apply(  # type: ignore[no-untyped-call]
+    made = LayerResults.apply(  # type: ignore[no-untyped-call]
         (sequence.size(time), sequence.size(batch), width * ways), [tuple(state.shape) for state in states],
         sequence, *states, *weights)
     return (made[0].transpose(0, 1) if given["batch_first"] else made[0], *made[1:])
@@ -482,7 +462,7 @@ def _same(one: Any, other: Any) -> bool:
     return one is other or statically_known_true(one == other)
 
 
-class _Layer(torch.autograd.Function):
+class LayerResults(torch.autograd.Function):
     """New tensors that want gradients if one of the arguments does."""
 
     @staticmethod
