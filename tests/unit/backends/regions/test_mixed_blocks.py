@@ -44,7 +44,7 @@ def test_encoder_and_decoder(around):
         def __init__(self):
             super().__init__()
             self.encoder = nn.ModuleList([Block() for _ in range(LAYERS)])
-            self.decoder = nn.ModuleList([Decoder() for _ in range(LAYERS)])
+            self.decoder = nn.ModuleList([Decoder() for _ in range(8)])
 
         def forward(self, source, x):
             for block in self.encoder:
@@ -54,7 +54,7 @@ def test_encoder_and_decoder(around):
             return x
 
     sides = require_equal(on_three_sides(lambda: (Both(), [(inputs(), inputs())]), around=around))
-    assert len([uses for uses in sides.uses if uses >= LAYERS - 2]) == 2, sides.log
+    assert len([uses for uses in sides.uses if uses >= LAYERS - 2]) == 2, (sides.uses, sides.whole_because)
 
 
 def test_a_network_of_many_widths_is_compiled_whole():
@@ -109,9 +109,9 @@ def test_marked_addresses_reach_the_pieces(monkeypatch):
         assert torch.equal(compiled(x, table), run(x, table))
     marks = [{node.name: ADDRESS_MARK in node.meta.get("tensor_dict", ()) for node in piece.graph.find_nodes(op="placeholder")}
              for piece, _ in made]
-    assert len(marks) == 3 and all(any(each.values()) for each in marks)  # the first, a layer, the last
-    assert [marks[place]["table"] for place in (0, -1)] == [True, True]
-    assert not marks[0]["x"]
+    assert len(marks) >= 3 and all(any(each.values()) for each in marks), marks
+    assert [each["table"] for each in marks if "table" in each] == [True, True], marks
+    assert not marks[0]["x"], marks
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
