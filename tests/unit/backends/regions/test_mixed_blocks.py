@@ -102,7 +102,7 @@ def test_marked_addresses_reach_the_pieces(monkeypatch):
     stator.mark_static_address(table)
 
     def run(x, table):
-        return model(x + table) * table
+        return model(x + table) * table.sum()
 
     with torch.no_grad():
         compiled, x = stator.compile(run, backend="aot_eager"), inputs()
@@ -114,14 +114,13 @@ def test_marked_addresses_reach_the_pieces(monkeypatch):
     assert not marks[0]["x"], marks
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
-def test_fifty_steps_of_training(optimizer):
+def test_fifty_steps_of_training():
     """Pieces and the whole graph stay equal bit by bit; eager rounds otherwise at most in the last places."""
     def trained(compiler):
         torch.manual_seed(0)
-        model = Stack([Block() for _ in range(LAYERS)])
+        model = Stack([Block(dropout=0.1) for _ in range(LAYERS)])
         run = compiler(model)
-        update = optimizer(model.parameters(), lr=0.01)
+        update = torch.optim.AdamW(model.parameters(), lr=0.01)
         losses = []
         for _ in range(50):
             update.zero_grad()
