@@ -56,7 +56,7 @@ def process_facts() -> dict[str, Json]:
         "format": FORMAT, "python": sys.version, "optimize": sys.flags.optimize, "platform": platform.platform(),
         "machine": platform.machine(), "stator": stator_digest(), "torch": str(torch.__version__),
         "torch build": torch.version.git_version, "numpy": numpy.__version__,
-        "processor": torch.backends.cpu.get_cpu_capability(), "threads": torch.get_num_threads()}
+        "processor": torch.backends.cpu.get_cpu_capability()}
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(number)
