@@ -50,11 +50,7 @@ Share = Callable[[torch.fx.GraphModule, Sequence[Any], bool, Callable[[], Callab
 
 def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None = None) -> Callable[..., Any]:
-    """Compile `gm`, which from now on belongs to the backend.
-
-    `grad_enabled` is the grad mode in which the graph was captured: it decides whether AOTAutograd makes a
-    graph for training or for inference.
-    """
+    """Compile `gm`, which then belongs to the backend; `grad_enabled`: the grad mode of the capture."""
     consumed = consumed_results(gm.graph)
     compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled, share)
     compiled = with_histories(compiled, consumed) if consumed else compiled
@@ -111,7 +107,6 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 
 def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Call the backend."""
     backend = find_backend(settings.backend)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
@@ -135,10 +130,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                               fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None = None
                               ) -> Callable[..., Any]:
-    """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is.
-
-    `share` finds the compiled form of an equal piece.
-    """
+    """Compile a graph in pieces, else in one, else run it as it is; `share` finds a compiled equal piece."""
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
         if has_boundaries(piece.graph):
             return compile_around_boundaries(piece, given, settings, fake_mode, grad, share)
@@ -200,10 +192,7 @@ def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def tracing_context(fake_mode: FakeTensorMode) -> Iterator[TracingContext]:
-    """AOTAutograd and Inductor find the fake mode, and leave their guards, in torch's tracing context.
-
-    A context that the caller has opened for this fake mode is used, so that it can read those guards.
-    """
+    """The tracing context of torch in which compilers find the fake mode and leave guards; the caller's, if any."""
     current = TracingContext.try_get()
     if current is not None and current.fake_mode is fake_mode:
         yield current

@@ -35,7 +35,6 @@ _wanted: contextvars.ContextVar[Passes | None] = contextvars.ContextVar("wanted 
 
 @contextlib.contextmanager
 def passes_kept() -> Iterator[Passes]:
-    """While a graph is compiled."""
     passes = Passes()
     token = _wanted.set(passes)
     try:

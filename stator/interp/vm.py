@@ -176,7 +176,6 @@ class VM(Machine):
         return self.torch_call(torch.Tensor.unbind, (value, 0), None)
 
     def collect(self, iterable: Any) -> list[Any]:
-        """All items of an iterable, as a list."""
         cls = type(iterable)
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose(iterable)

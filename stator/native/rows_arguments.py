@@ -1,9 +1,6 @@
 """Further facts about rows: what a C function does with its arguments.
 
-    also(list, "append", stores=True)   ->   the row of list.append says that the item is not looked at
-
-In: rows that the other files have declared. Out: the same rows with more facts. Those about numbers decide where
-a symbol must become a number, those about sets where the order of a set is seen.
+    also(list, "append", stores=True)   ->   the row of list.append states that the item is not looked at
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from stator import _core, events
 from stator.breaks import Break, Strategy
 from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
-from stator.emit.rebuild.returned_arrays import fix_storages
+from stator.emit.rebuild.returned_objects import fix_storages
+from stator.emit.rebuild.shown_addresses import require_shown
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
@@ -104,6 +105,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
         value = write_resume(build, resume, parts)
     for statement in build.afterwards:
         writer.line(statement)
+    require_shown(build)
     fix_storages(build)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
@@ -148,6 +150,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
     first += sizes
     first += draw_numbers(build, bool(call)) + write_copies(build, vm.residual.copies) + flags.first
+    first += drop_gradients(build) if needs_graph else []
     writer.lines = first + call + flags.last + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
@@ -164,7 +167,6 @@ def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: object) -> str:
-    """How the residual calls an input of the graph."""
     return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
 
@@ -177,6 +179,12 @@ def insert_asserts(recorder: Recorder, graph_module: Any, asserted: dict[fx.Node
     for node in asserted:
         del node.meta["unbacked_bindings"]
     graph_module.recompile()
+
+
+def drop_gradients(build: Rebuilder) -> list[str]:
+    """Free gradients that the program drops before it computes, so that the graph has their memory."""
+    tensors, trackers = build.vm.tensors, build.vm.heap.by_standin
+    return [f"{build.outside(trackers[each].source)}.grad = None" for each in tensors.grads if each in tensors.dropped]
 
 
 def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
@@ -235,14 +243,8 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
 
 
-# ---------------------------------------------------------------------- under locks
-
-
 class UnderLocks:
-    """A residual under the locks that its program takes; called with every bound argument, then the locks.
-
-    Another thread may run between the guards and the locks: guards are checked, and inputs read, again under them.
-    """
+    """A residual under the locks that its program takes: guards are checked, and inputs read, again under them."""
 
     __slots__ = ("program", "residual", "count", "states", "__weakref__")
 

@@ -1,10 +1,7 @@
 """Graph modules, and functions that run a graph node by node.   fx.Graph  ->  fx.GraphModule, or a Python function
 
     v1 = (v0) * (0.5); v0 = None
-    v2 = layer_0(v1, p0, p1)
-
-FX writes code for people, in a tenth of a millisecond a node.  The "eager" backend runs the text above instead: a
-stretch that was recorded again for other layers (`Play`) becomes a function, written once and called for each of them.
+    v2 = layer_0(v1, p0, p1)          a stretch recorded again for other layers (`Play`), written once
 """
 
 from __future__ import annotations
@@ -197,9 +194,6 @@ def stretch_lines(source: Source, name: str, stretch: Stretch, wanted: tuple[int
     return lines
 
 
-# ---------------------------------------------------------------------- graph modules
-
-
 class PlainCall:
     """Call a graph module without fx's text about errors: the program may catch them; eager prints nothing."""
 
@@ -274,7 +268,6 @@ def straight_function(module: fx.GraphModule, located: bool = False) -> Any:
 
 
 def write_code(module: fx.GraphModule) -> None:
-    """FX's own code, for whoever calls or reads it."""
     _LazyGraphModule.force_recompile(module)
 
 
