@@ -18,13 +18,13 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 import torch
-from torch._C import _functionalization
 from torch.autograd.function import once_differentiable
 
 from stator.backends.autograd_passes import JoinedPasses
 from stator.backends.inner_calls import Boxed
 
 Thing: TypeAlias = Any  # an object of AOTAutograd, whose classes are not imported; an argument of a graph
+_functionalization: Thing = getattr(torch._C, "_functionalization", None)  # of torch 2.9 and later
 _RUNTIME = "torch._functorch._aot_autograd.runtime_wrappers"
 _PLAIN = ("non_alias", "unsafe_view_alias", "custom_function_view")
 _REFUSED = {"is_rng_op_functionalized": "random numbers by offset", "num_graphsafe_rng_states": "states of generators",
@@ -153,7 +153,7 @@ def view_steps(info: Thing) -> tuple[Thing, ...] | None:
     if known is None or not importlib.import_module("torch._functorch.config").view_replay_for_aliased_outputs:
         return None
     sequence = getattr(known, "sequence", None)
-    if sequence is None or any(each.has_symbolic_inputs for each in sequence):
+    if _functionalization is None or sequence is None or any(each.has_symbolic_inputs for each in sequence):
         return None
     return tuple(map(view_step, sequence))
 
