@@ -36,7 +36,7 @@ from tests.artifacts.package_source import NAME, ROOTS, STATE, package
 from tests.comparison import CLOSE, EXACT, Snapshotter, differences, tensors_in
 
 Sources = dict[str, str]
-FACTS = ("python", "torch", "stator", "numpy", "processor", "machine", "torch build", "cuda:0", "format", "platform")
+FACTS = ("python", "torch", "stator", "numpy", "processor", "machine", "torch build", "GPU", "format", "platform")
 INPUT = torch.arange(12.0).reshape(3, 4) / 5 - 1
 UNRELATED: list[tuple[str, Callable[[Sources], Sources]]] = [
     ("lines above", lambda old: {**old, "tools.py": "# one\n# two\n" + old["tools.py"]}),
