@@ -26,7 +26,7 @@ from stator.backends.aot_rules import (
     trainable_lstm,
     without_size_marks,
 )
-from stator.backends.aot_wrappers import note_wrappers, wrappers_kept
+from stator.backends.aot_wrappers import conditions_now, note_conditions, note_wrappers, wrappers_kept
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
@@ -53,7 +53,10 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     """Compile `gm`, which then belongs to the backend; `grad_enabled`: the grad mode of the capture."""
     consumed = consumed_results(gm.graph)
     compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled, share)
-    return with_histories(compiled, consumed) if consumed else compiled
+    compiled = with_histories(compiled, consumed) if consumed else compiled
+    if find_backend(settings.backend).function not in NEED_NO_CODE:
+        note_conditions(compiled, conditions_now(settings.backend == "inductor"))
+    return compiled
 
 
 def compile_without_histories(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
