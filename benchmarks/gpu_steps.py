@@ -8,13 +8,15 @@ the first eight, the median step, the peak of memory, and how far its results ar
     torch-step      torch.compile of the whole step
     stator-model    torch.compile(model) under stator.install()
     stator-step     torch.compile of the whole step under stator.install()
+    stator-flat     stator-model, every graph compiled whole
+    stator-record   stator-model, layers that are found are pieces under CUDA graphs, too
     SIDE:MODE       a side in a mode of torch.compile, as stator-step:reduce-overhead
     stator-step:flat    no regions: each piece between autograd boundaries is compiled whole
 
-`--profile` adds for each side, for one step: the time in which the GPU is busy, the time in which the processor issues
-it, launches, copies, and the kernels that take longest.  Each side is a process of its own with empty caches.  The
-sides of a case compile at the same time, on cores of their own; steps are timed afterwards, one side at a time, in
-turns.  `--device cpu --tiny` tries the script without a GPU.
+Each side is a process of its own with empty caches.  The sides of a case compile at the same time, on cores of their
+own, and so do `--together` cases; steps are timed afterwards, one side at a time, in turns.  `--profile` adds for each
+side, for one step: the time in which the GPU is busy, the time in which the processor issues it, launches, copies, and
+the kernels that take longest.  `--device cpu --tiny` tries the script without a GPU.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("eager", "torch-model", "torch-step", "stator-model", "stator-step")
+MORE_SIDES = ("stator-flat", "stator-record")
+PROFILE = "profile"
 COMPARED_STEPS = 8
 Row = dict[str, Any]
 
@@ -48,6 +52,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--together", type=int, default=1, help="cases that compile at the same time")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for the first calls of a side")
     parser.add_argument("--json", type=Path, default=ROOT / "out" / "gpu_steps.json")
@@ -74,6 +79,10 @@ def serve(options: argparse.Namespace) -> None:
         from stator import events
 
         stator.install()
+        if side == "stator-record":
+            from stator.backends.regions import plan
+
+            plan.RECORDED = True
         events.subscribe(lambda event: kept.append(type(event).__name__))
     side, _, mode = side.partition(":")
     mode = mode or options.mode
@@ -82,6 +91,8 @@ def serve(options: argparse.Namespace) -> None:
         settings["options"] = {"regions": "off"}
     torch.manual_seed(0)
     case = CASES[name](device, options.tiny)
+    if side == "stator-flat":
+        settings = {"options": {"regions": "off", **_options_of(options.mode)}, "backend": options.backend}
     run = case.step_of(None if side == "eager" else lambda fn: torch.compile(fn, **settings), whole="step" in side)
 
     def once() -> Any:
@@ -105,7 +116,7 @@ def serve(options: argparse.Namespace) -> None:
                       "compilations": kept.count("BackendCompiled"), "cuts": kept.count("GraphCut"),
                       "kept whole": kept.count("GraphKeptWhole")}), flush=True)
     for line in sys.stdin:
-        if line.strip() == "profile":
+        if line.strip() == PROFILE:
             print(json.dumps({"profile": profile_of(run, device)}), flush=True)
             continue
         started = time.perf_counter()
@@ -116,6 +127,12 @@ def serve(options: argparse.Namespace) -> None:
         seconds = (time.perf_counter() - started) / repeats
         peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
         print(json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+
+
+def _options_of(mode: str) -> Row:
+    from torch._inductor import list_mode_options
+
+    return list_mode_options(mode) if mode else {}
 
 
 def profile_of(run: Callable[[], Any], device: Any, steps: int = 4) -> Row:
@@ -167,41 +184,46 @@ def _cpu_seconds() -> float:
 
 # ---------------------------------------------------------------------- all sides of a case
 
-def measure(options: argparse.Namespace, name: str, sides: list[str]) -> dict[str, Row]:
+def measure(options: argparse.Namespace, cases: dict[str, list[str]]) -> dict[str, dict[str, Row]]:
+    """For each case its sides: all of them compile at the same time, then each is timed alone."""
     with tempfile.TemporaryDirectory() as folder:
-        places = {side: Path(folder) / side.replace(":", "-") for side in sides}
-        running = {side: _start(options, name, side, places[side]) for side in sides}
+        places = {(name, side): Path(folder) / name / side.replace(":", "-")
+                  for name, sides in cases.items() for side in sides}
+        running = {key: _start(options, *key, place) for key, place in places.items()}
         clocks = [threading.Timer(options.limit, process.kill) for process in running.values()]
         for clock in clocks:
             clock.start()
-        found = {side: _read(process, places[side]) for side, process in running.items()}
+        rows = {key: _read(process, places[key]) for key, process in running.items()}
         for clock in clocks:
             clock.cancel()
-        alive = [side for side in sides if "error" not in found[side]]
-        for number in range(options.rounds):
-            turn = number % max(len(alive), 1)
-            for side in alive[turn:] + alive[:turn]:
-                process = running[side]
-                _send(process)
-                row = _read(process, places[side])
-                found[side].setdefault("steps", []).append(row.get("seconds", float("nan")))
-                found[side]["peak"] = row.get("peak", 0)
-        for side in alive if options.profile else ():
-            _send(running[side], "profile")
-            found[side].update(_read(running[side], places[side]))
-        for process in running.values():
-            process.communicate()
-    return found
+        for name, sides in cases.items():
+            alive = [side for side in sides if "error" not in rows[name, side]]
+            for number in [*range(options.rounds), *([-1] if options.profile else [])]:
+                turn = number % max(len(alive), 1)
+                for side in alive[turn:] + alive[:turn]:
+                    key = name, side
+                    row = _ask(running[key], places[key], PROFILE if number < 0 else "")
+                    if "seconds" in row:
+                        rows[key].setdefault("steps", []).append(row.pop("seconds"))
+                    rows[key].update(row)
+            for side in sides:
+                running[name, side].communicate()
+    return {name: {side: rows[name, side] for side in sides} for name, sides in cases.items()}
 
 
-def _send(process: subprocess.Popen[str], line: str = "") -> None:
+def _ask(process: subprocess.Popen[str], folder: Path, line: str) -> Row:
     assert process.stdin
-    process.stdin.write(f"{line}\n")
-    process.stdin.flush()
+    try:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        return {"error": (folder / "errors").read_text()[-3000:]}
+    return _read(process, folder)
+
 
 
 def _start(options: argparse.Namespace, name: str, side: str, folder: Path) -> subprocess.Popen[str]:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_CACHE_DIR": str(folder / "triton"),
                    "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "PYTHONPATH": path, "HF_HUB_OFFLINE": "1",
@@ -266,13 +288,14 @@ def main(given: list[str]) -> int:
     from benchmarks.gpu_step_cases import available
 
     known = json.loads(options.json.read_text()) if options.json.exists() else {}
-    for name, training in available().items():
-        if not any(text in name for text in options.only.split(",")):
-            continue
-        sides = [side for side in options.sides.split(",") if training or "-step" not in side]
-        found = measure(options, name, sides)
-        report(name, found)
-        known[f"{name} {options.mode or options.backend}"] = found
+    chosen = {name: [side for side in options.sides.split(",") if training or "-step" not in side]
+              for name, training in available().items() if any(text in name for text in options.only.split(","))}
+    names = list(chosen)
+    for start in range(0, len(names), options.together):
+        together = {name: chosen[name] for name in names[start:start + options.together]}
+        for name, found in measure(options, together).items():
+            report(name, found)
+            known[f"{name} {options.mode or options.backend}"] = found
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(known) + "\n")
     return 0

@@ -1,8 +1,7 @@
 """Prove that the kernels of a custom operator depend on their arguments alone.   demo::scale  ->  repeatable
 
-In: an operator of torch.library.custom_op.  Out: it is repeatable (graph/analysis/mutation) where its Python code names
-functions of torch, pure C functions and code like itself, and assigns nothing but locals and attributes of the context
-of autograd.  Code objects are read and never run.
+Their Python code names functions of torch, pure C functions and code like itself, and assigns nothing but locals and
+attributes of the context of autograd.  Code objects are read and never run.
 """
 
 from __future__ import annotations

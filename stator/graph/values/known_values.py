@@ -1,12 +1,8 @@
 """Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
-In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
-Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part,
-unless the range of the random number decides (`torch.rand([]) < 0.0`).
-
-The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
-need, so a program that lets the graph keep its numbers gets no such guard.
+In: a node whose value the program needs now.  Out: that value, where it is computed from constants, small integer
+inputs and single floats of modules, whose contents become a guard; UNKNOWN where another parameter, a float input or a
+random number takes part, unless its range decides.  The slice of the graph behind the node runs once, on copies.
 """
 
 from __future__ import annotations
@@ -42,6 +38,7 @@ _COMPARED: dict[Any, str] = {
 _RELATIONS = {sympy.StrictLessThan: "lt", sympy.StrictGreaterThan: "gt", sympy.LessThan: "le", sympy.GreaterThan: "ge"}
 _READING = frozenset({*_COMPARED, "item", torch.Tensor.item})
 INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
+SETTING_LIMIT = 4  # elements of a float tensor of a module whose contents may become a guard
 WORK_LIMIT = 1 << 22  # elements that one slice may make
 NODE_LIMIT = 2000
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
@@ -50,9 +47,6 @@ _HARMLESS = frozenset({C._set_grad_enabled})
 _OURS = ("stator::slice_bound", "stator::item_of_sum", "stator::float_")  # they compute numbers (see number_operators)
 _FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
 _MOST = 2**31
-
-
-# ---------------------------------------------------------------------- ranges of random numbers
 
 
 def decided(comparison: str, number: float) -> Any:
@@ -94,9 +88,6 @@ def is_drawn(node: fx.Node) -> bool:
         and all(user.target in _READING for user in node.users)
 
 
-# ---------------------------------------------------------------------- known values
-
-
 class NotKnown(Exception):
     """The slice cannot be run while tracing."""
 
@@ -129,13 +120,11 @@ class KnownValues:
         self.branches = GuardedBranches()
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
+        self.given: dict[fx.Node, torch.Tensor] = {}  # values that a rule knows without a run (packed sequences)
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
-    # ------------------------------------------------------------------ what is asked
-
     def of_scalar(self, fake: FakeTensor) -> Any:
-        """The number in a tensor of one element."""
         node = self.recorder.node_of(fake)
         decided = of_comparison(node)
         if decided is not UNKNOWN:
@@ -143,6 +132,10 @@ class KnownValues:
         found = self._value(node)
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             return found if found is UNKNOWN else found.item()
+
+    def of_tensor(self, fake: FakeTensor) -> Any:
+        """The contents of a tensor."""
+        return self._value(self.recorder.node_of(fake))
 
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
         """The same, where it follows from constants and members of modules alone, which seldom change."""
@@ -244,8 +237,6 @@ class KnownValues:
             return UNKNOWN
         return number
 
-    # ------------------------------------------------------------------ slices
-
     def _value(self, node: fx.Node) -> Any:
         if node in self._unknown:
             return UNKNOWN
@@ -264,7 +255,8 @@ class KnownValues:
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not may_decide(each) if branch else not is_small(each.tensor) or not self.may_guard(each):
+            if not may_decide(each) if branch else \
+                    not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
@@ -273,7 +265,9 @@ class KnownValues:
             with torch.no_grad(), _Watch():
                 for node in recorder.graph.nodes:
                     if node in needed and node not in known:
-                        known[node] = copies[node] if node.op == "placeholder" else _evaluate(node, known)
+                        made = self.given.get(node)
+                        known[node] = copies[node] if node.op == "placeholder" else \
+                            _evaluate(node, known) if made is None else made.clone()
         except NotKnown:
             raise
         except Exception as error:  # whatever the program is about to fail with, it fails with eagerly
@@ -313,7 +307,7 @@ class KnownValues:
                 if len(needed) > NODE_LIMIT or node in self._unknown:
                     raise NotKnown
                 needed.add(node)
-                waiting += node.all_input_nodes
+                waiting += () if node in self.given else node.all_input_nodes
 
     def _refuse_shared_inputs(self, needed: set[fx.Node]) -> None:
         """Where the graph writes, two inputs in one storage would have to be copied as one."""
@@ -384,6 +378,13 @@ def _is_scalar(value: Any) -> bool:
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu"
+
+
+def is_setting(graph_input: Any) -> bool:
+    """Whether an input is a number or two that a module holds: a curvature, a threshold, a temperature."""
+    tensor = graph_input.tensor
+    return tensor is not None and _is_plain(tensor) and is_member(graph_input.source) \
+        and tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.numel() <= SETTING_LIMIT
 
 
 def is_small(tensor: torch.Tensor) -> bool:
