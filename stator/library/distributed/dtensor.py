@@ -1,7 +1,7 @@
 """DTensor.   DTensor.from_local(x, mesh, [Shard(0)]).redistribute(...)  ->  one node for each conversion
 
-In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the method
-with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
+In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the
+method with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
 guarded; placements as constants, compared by value.  Rules are registered when the program has imported DTensor.
 
 `async_op` is dropped: in a graph the result of a collective is awaited where it is made, and its values are the same.
@@ -50,17 +50,18 @@ def equal_placements(found: object, known: object) -> bool:
     return type(found) is type(known) and found == known
 
 
-def known_placement(vm: VM, value: Any) -> Any:
+def known_placement(vm: VM, value: object) -> object:
     """The placement behind a stand-in; a fact of it is its value."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None:
         return value
     if type(tracker.source) is not Pinned:
-        vm.heap.guard(CallOf(Pinned(equal_placements), (tracker.source, Pinned(tracker.original))), Kind.FRESH_CALL, True)
+        equal = CallOf(Pinned(equal_placements), (tracker.source, Pinned(tracker.original)))
+        vm.heap.guard(equal, Kind.FRESH_CALL, True)
     return tracker.original
 
 
-def constant(vm: VM, value: object) -> Any:
+def constant(vm: VM, value: object) -> object:
     """A mesh, placements or numbers among the arguments of a method."""
     vm.heap.expose_deep(value)
     if isinstance(value, (tuple, list)):
