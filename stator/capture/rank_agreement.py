@@ -93,9 +93,10 @@ class RanksDiffer(events.Event):
     theirs: str
 
     def text(self) -> str:
-        theirs = f"rank {self.other}: {self.theirs}" if self.theirs else f"rank {self.other} has not captured it as often"
-        return (f"stator: {self.site}: rank {self.rank}: {self.mine}; {theirs}. While one rank compiles, the others wait in "
-                "their next collective. Remedy: let ranks take the same branches, or mark_dynamic what differs")
+        theirs = f": {self.theirs}" if self.theirs else " has not captured it as often"
+        return (f"stator: {self.site}: rank {self.rank}: {self.mine}; rank {self.other}{theirs}. While one rank "
+                "compiles, the others wait in their next collective. Remedy: let ranks take the same branches, or "
+                "mark_dynamic what differs")
 
 
 # ---------------------------------------------------------------------- facts of a call

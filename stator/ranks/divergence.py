@@ -120,6 +120,8 @@ def compare(mine: Snapshot, theirs: Snapshot, rank: int, other: int) -> RankDive
     for place in sorted(here.calls.keys() & there.calls.keys(), key=lambda place: place[1]):
         one, two = here.calls[place], there.calls[place]
         lost = here.lost.get(place) or there.lost.get(place)
+        if lost is not None and (mine if place in there.lost else theirs).numbers.get(place[0], 0) <= place[1]:
+            continue  # the other rank has not begun it, and may leave the call by the same exception
         if one.differs(two) or lost is not None and (one.filename, one.line) != (two.filename, two.line):
             guard = differing_guard(here.guards.get(place, {}), there.guards.get(place, {}), rank, other)
             return explained(RankDivergence(*place, rank, other, one, two, guard=guard), lost)

@@ -1,8 +1,9 @@
 """DTensor.   DTensor.from_local(x, mesh, [Shard(0)]).redistribute(...)  ->  one node for each conversion
 
 In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the
-method with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
-guarded; placements as constants, compared by value.  Rules are registered when the program has imported DTensor.
+method with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose
+context is guarded; placements as constants, compared by value.  Rules are registered when the program has imported
+DTensor.
 
 `async_op` is dropped: in a graph the result of a collective is awaited where it is made, and its values are the same.
 """
