@@ -100,7 +100,7 @@ def call_method(vm: VM, function: FunctionType, tensor: object, **constants: obj
 def register_rules() -> None:
     """Called when the program has imported torch.distributed.tensor."""
     module = sys.modules[MODULE]
-    dtensor, owner = module.DTensor, torch._C._distributed  # type: ignore[attr-defined]
+    dtensor, owner = module.DTensor, getattr(torch._C, "_distributed", None)
     from_local, redistribute = dtensor.from_local, dtensor.redistribute
 
     @rule(from_local)
@@ -138,7 +138,7 @@ def register_rules() -> None:
                                                              strict=True)))
         return vm.heap.adopt(found, Pinned(found))
 
-    bound = [owner.Placement, *[getattr(owner, name) for name in _PLACEMENTS.split()]]
+    bound = [getattr(owner, name) for name in ("Placement", *_PLACEMENTS.split()) if hasattr(owner, name)]
     members = {id(each): each for cls in bound for each in _members(cls, [n for n in _FACTS if n in vars(cls)])
                if not inspect.isfunction(each)}
 
