@@ -18,6 +18,7 @@ from torch._guards import TracingContext
 from stator.backends.aot_rules import partitioner_of_marks
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.inner_calls import keep_pass, keeps_passes
+from stator.backends.kernel_launches import launches_shortened
 from stator.ranks.shipping import compile_on_one_rank
 from stator.settings.options import Settings
 from stator.settings.process_config import config
@@ -25,7 +26,6 @@ from stator.settings.process_config import config
 
 def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                      settings: Settings ) -> Callable[..., Any]:
-    """Compile the graph with Inductor."""
     module = importlib.import_module("torch._inductor.compile_fx")
     utils = importlib.import_module("torch._inductor.utils")
     passes: Any = keeps_passes()
@@ -48,6 +48,7 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                 around.enter_context(functorch_config.patch(enable_autograd_cache=False))
             around.enter_context(loaded_passes_kept())
             inner["inner_compile"] = compile_pass
+        around.enter_context(launches_shortened())
         return compile_on_one_rank(gm, example_inputs, str(sorted(patches.items())), lambda: module.compile_fx(
             gm, list(example_inputs), config_patches=patches, **inner))
 

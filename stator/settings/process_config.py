@@ -82,7 +82,6 @@ class Config:
         self._values[name] = value
 
     def __delattr__(self, name: str) -> None:
-        """Back to the default."""
         self._values.pop(known_name(name), None)
 
     def __dir__(self) -> list[str]:

@@ -1,9 +1,7 @@
 """Wrapper subclasses (`__torch_dispatch__`).   a TwoTensor  ->  a fake of its sizes, and a TwoTensor of fakes behind it
 
-The interpreter sees the outer fake, like that of any tensor.  An operation on it is done on the wrapper behind, whose
-own `__torch_dispatch__` runs, and recorded as one node on the outer tensors: AOTAutograd takes such graphs, and takes
-the wrappers apart itself.  As for torch, the code of such a class is a function of its inner tensors and of the context
-that it flattens to (`__tensor_flatten__`).
+An operation is done on the wrapper behind, whose own `__torch_dispatch__` runs, and recorded as one node on the outer
+tensors, which AOTAutograd takes apart.  The code of the class is a function of what `__tensor_flatten__` gives.
 """
 
 from __future__ import annotations
@@ -38,8 +36,6 @@ class Wrappers:
         self.may_open = True  # whether sizes may be symbols
         self.distributed = False  # whether operations on them may communicate
         self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
-
-    # ------------------------------------------------------------------ inputs and calls
 
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any]) -> FakeTensor:
         """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
@@ -108,7 +104,6 @@ class Wrappers:
         return made
 
     def part(self, outer: object, name: str) -> Any:
-        """An inner tensor of a wrapper, read by a node."""
         with torch._C.DisableTorchFunction():
             fake = self.noted(getattr(self.behind[id(outer)], name))
         if id(fake) not in self.recorder.nodes:
@@ -133,10 +128,7 @@ class Wrappers:
                 recorder.classes[id(fake)] = type(wrapper)
         return result
 
-    # ------------------------------------------------------------------ wrappers and the fakes in front of them
-
     def outer_of(self, wrapper: Any) -> FakeTensor:
-        """The fake that stands for a wrapper of fakes."""
         found = self.outers.get(id(wrapper))
         if found is not None:
             return found
