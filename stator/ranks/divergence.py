@@ -113,7 +113,7 @@ def snapshot(noted: list[Launch], stall: Stall | None) -> Snapshot:
 
 
 def compare(mine: Snapshot, theirs: Snapshot, rank: int, other: int, fresh: bool = True) -> RankDivergence | None:
-    """The first difference between two ranks; `fresh`: what is known of the other's stall is no older than one's own."""
+    """The first difference between two ranks; `fresh`: the other's stall was seen again since this rank stalls."""
     same = {each.key() for each in mine.launches} & {each.key() for each in theirs.launches}
     here, there = (Numbered([each for each in one.launches if each.key() not in same], one.stall)
                    for one in (mine, theirs))
@@ -208,7 +208,7 @@ class Watcher:
         self.looks = 0  # since others were read
         self.quiet = 0  # since the last change
         self.postponed = 0
-        self.heard: dict[int, tuple[tuple[object, ...], int]] = {}  # own stall, and looks of a rank when it was first read
+        self.heard: dict[int, tuple[tuple[object, ...], int]] = {}  # own stall, and looks of a rank at that time
         self.lock = threading.Lock()
 
     def look(self) -> None:
@@ -248,7 +248,7 @@ class Watcher:
         return None
 
     def is_fresh(self, other: int, mine: Stall | None, theirs: Stall | None) -> bool:
-        """Whether another rank has found itself stalled some times since this one stalls: a message may be on its way."""
+        """Whether another rank has found itself stalled since this one stalls: a message may be on its way."""
         if mine is None or theirs is None:
             self.heard.pop(other, None)
             return False
