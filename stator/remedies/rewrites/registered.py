@@ -4,6 +4,7 @@ from stator.remedies.rewrites import (  # noqa: F401
     branches,
     dropped_calls,
     hoisted_arguments,
+    loops,
     outlined_operators,
     predicated_iteration,
     scalars,
