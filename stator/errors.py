@@ -1,9 +1,6 @@
 """The exceptions that Stator raises to its user.
 
-In: what went wrong, as fields.  Out: one exception whose text says the cause, the place and the remedy.
-
-The program's own exceptions never pass through here, and `breaks.Break` is not among these: it is how the
-tracer stops, and the user sees it only as `Unsupported`.
+In: what went wrong, as fields.  Out: one exception whose text states the cause, the place and the remedy.
 """
 
 from __future__ import annotations
@@ -72,10 +69,7 @@ def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
 
 
 class Unsupported(StatorError):
-    """The program does something that cannot be captured, and `fullgraph=True` allows no graph break.
-
-    `stack` is outermost first, so its last entry is the innermost user frame.
-    """
+    """The program cannot be captured, and `fullgraph=True` allows no graph break; `stack` is outermost first."""
 
     like = "torch._dynamo.exc", "Unsupported"
 

@@ -1,7 +1,4 @@
-"""Typed events of captures, breaks and compilations.
-
-In: layers call `emit` with a frozen record.  Out: listeners get it; logs, reports, `explain` and tests all
-read the same events.
+"""Typed events of captures, breaks and compilations.   emit(event)  ->  listeners: logs, reports, `explain`, tests
 
     with events.record() as log:
         compiled(x)

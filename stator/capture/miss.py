@@ -55,7 +55,6 @@ _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def open_site(function: types.FunctionType, settings: Settings, compiled: _core.CompiledFunction) -> CallSite:
-    """The site of an entry object."""
     later = compiled._stator_site
     site = CallSite(function, settings, site_name(function, settings, compiled))
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)

@@ -1,8 +1,7 @@
 """Decide what to try after an attempt that failed.   a backend error, a Break, a raise  ->  capture again without ...
 
-In: a call site, its last trace, and how that failed.  Out: True, with one strategy of the site turned off or one bound
-set, where another capture may do better; False where this one stands.  Each answer of True changes the site, so that
-attempts come to an end.
+Out: True, with one strategy of the site turned off or one bound set, where another capture may do better; False where
+this one stands.  Each answer of True changes the site, so that attempts come to an end.
 """
 
 from __future__ import annotations

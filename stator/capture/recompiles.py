@@ -61,10 +61,7 @@ def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
 
 
 def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bool:
-    """At the limit: whether one more entry may be made, which does not depend on what keeps changing.
-
-    The instructions that look at it break from then on. That needs leave to break, and ends at twice the limit.
-    """
+    """At the limit: whether one more entry may be made, whose instructions break at the values that keep changing."""
     limit = site.settings.recompile_limit
     if site.settings.fullgraph or len(installed) >= 2 * limit:
         return False
@@ -77,7 +74,6 @@ def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bo
 
 
 def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
-    """One warning for the site."""
     site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
     reason = events.names.missed(nearest_miss(site, bound))

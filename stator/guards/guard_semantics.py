@@ -1,9 +1,7 @@
 """Evaluate sources, and check and explain guards, one at a time.
 
-In: a source or a guard, and the bound arguments of a call.   Key(DictOf(Local("self", 0)), "n"), (m,)
-Out: the value (`evaluate`), whether the fact holds (`check`), or the old and the new value (`explain`).
-
-The guard program of C++ reads and compares.  tests/unit/guards/plain_semantics.py is its specification in Python.
+In: a source or a guard, and the bound arguments of a call.  Out: the value (`evaluate`), whether the fact holds
+(`check`), or the old and the new value (`explain`).  tests/unit/guards/plain_semantics.py is the specification.
 """
 
 from __future__ import annotations

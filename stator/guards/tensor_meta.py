@@ -1,8 +1,7 @@
 """Facts that guards of tensors and arrays compare.   a tensor  ->  TensorMeta(torch.Tensor, float32, cpu, (2, 3), ...)
 
-A size or stride of None is not compared (a dynamic dimension).  The storage offset is compared only
-when asked for.  `dispatch_keys` tells conjugate, negative, inference, nested, functorch and python
-tensors from plain ones; it is the raw bit set of torch's dispatcher.
+A size or stride of None is not compared (a dynamic dimension).  `dispatch_keys`, the raw bit set of torch's dispatcher,
+distinguishes conjugate, negative, inference, nested, functorch and python tensors from plain ones.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class TensorMeta:
 
 
 def tensor_meta(tensor: torch.Tensor, *, with_offset: bool = False) -> TensorMeta:
-    """Read a tensor's facts."""
     # Neither a subclass's __torch_function__ nor an active mode may see these reads.
     with torch._C.DisableTorchFunction():
         layout = tensor.layout
@@ -107,11 +105,7 @@ def _short(value: torch.dtype | torch.layout) -> str:
     return str(value).removeprefix("torch.")
 
 
-# ---------------------------------------------------------------------- numpy
-
-
 def same_contents(array: object, expected: Any) -> bool:
-    """Whether an array holds these bytes."""
     if type(array) is not numpy.ndarray:
         return False
     if not array.flags.c_contiguous:

@@ -1,10 +1,7 @@
 """Calls that a compiled segment hands back to the original function.   its graph raised, a lock was taken  ->  EAGER
 
-The entry then runs the function and passes the ending on to `check_ending`: where the function succeeds though the
-graph or the trace has failed, the capture was wrong. That is an error under fullgraph, else one warning.
-
-A trace runs no kernel and writes no output: what fails there fails before the exception in which the trace ended, and
-is no sign of a wrong trace.
+The entry runs the function and passes the ending on to `check_ending`: where the function succeeds though the graph or
+the trace has failed, the capture was wrong. That is an error under fullgraph, else one warning.
 """
 
 from __future__ import annotations
