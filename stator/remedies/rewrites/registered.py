@@ -2,9 +2,9 @@
 
 from stator.remedies.rewrites import (  # noqa: F401
     branches,
+    captured_iteration,
     dropped_calls,
     hoisted_arguments,
-    loops,
     outlined_operators,
     predicated_iteration,
     scalars,
