@@ -32,6 +32,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/backends/regions/": "docs/regions.md",
     "stator/backends/background/": "docs/eager-start.md",
     "stator/artifacts/": "docs/artifacts.md",
+    "stator/backends/aot_wrappers.py": "docs/artifacts.md",
     "stator/capture/first_call.py": "docs/artifacts.md",
     "stator/host/lazy_imports.py": "docs/artifacts.md",
     "stator/ranks/": "docs/ranks.md",
@@ -44,14 +45,20 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/contracts/": "docs/contract.md",
     "stator/dumps/": "docs/report.md",
     "stator/guards/guard_filter.py": "docs/from-torch-compile.md",
+    "stator/backends/kernel_launches.py": "docs/performance.md",
     "stator/backends/symbol_inputs.py": "docs/from-torch-compile.md",
     "stator/interp/calls/module_copies.py": "docs/interpreter.md",  # step 17: C modules that are imported afresh
     "stator/interp/objects/weak_access.py": "docs/interpreter.md",  # step 17: weakref.proxy
     "stator/library/python/lifetimes.py": "docs/interpreter.md",  # step 17: weakref.proxy, gc.collect
+    "stator/emit/rebuild/shown_addresses.py": "docs/heap.md",  # step 17: texts with addresses
     "stator/library/python/pickling.py": "docs/interpreter.md",  # step 17: pickles of objects
     "stator/interp/generators/async_opcodes.py": "docs/interpreter.md",  # step 17: answers of __await__ and __anext__
     "stator/library/python/random_states.py": "docs/heap.md",  # step 17: states of streams as facts
+    "stator/library/python/test_assertions.py": "docs/interpreter.md",  # step 17: assertWarns
+    "stator/library/python/shown_exceptions.py": "docs/interpreter.md",  # step 17: sys.__excepthook__
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
+    "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences

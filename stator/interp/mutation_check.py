@@ -1,8 +1,7 @@
 """Has a stretch of the trace changed anything?   Witness(vm); interpret; witness.changed()
 
-In: the machine, before.  Out: whether what the program could reach then is still as it was.  A branch is captured only
-if neither of its ways changes anything but the frame it is in.  An object that could change without being seen to
-(`Unwatched`) makes the answer impossible beforehand.
+A branch is captured only if neither of its ways changes anything but the frame it is in.  `Unwatched`: an object that
+could change without being seen to.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 In: a range of seeds, and how long to go on.  Out: each failing seed with its first difference (and with
 `--shrink` its small program); the exit status says whether any failed. With `--jobs` the seeds are shared among
-processes, each failure is a line of FILE (JSON: seed, kind, detail) and the last line sums up.
+processes, each failure is a line of FILE (JSON: seed, kind, detail) and the last line sums up. With `--weights
+library` three in four templates are calls into the standard library.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TRIVIAL = "def program(mat, vec, ivec, n, flag, items, table, point):\n    retur
 
 
 def headline(difference: str) -> str:
-    """What sort of failure it is, which a smaller program has to keep."""
+    """The kind of failure, which a smaller program has to keep."""
     for name in ("InternalError", "Unsupported", "RecompileLimit"):
         if name in difference:
             return name + difference.rpartition("failed: ")[2][:30]
@@ -52,6 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after so many minutes (0: at the last seed)")
     parser.add_argument("--jobs", type=int, default=0, help="so many processes; a crash or a hang costs one of them")
     parser.add_argument("--out", default="fuzz.jsonl", help="with --jobs: where the failures are written")
+    parser.add_argument("--weights", default="", choices=("", "library"), help="mostly calls into the standard library")
     parser.add_argument("--shrink", action="store_true", help="print a small program for each failure")
     parser.add_argument("--save", default="", help="with --shrink: the folder that small programs are written to")
     parser.add_argument("--show", type=int, help="print the program of one seed, and do nothing else")
@@ -61,7 +63,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     chosen = arguments()
     if chosen.show is not None:
-        print(generate(chosen.show))
+        print(generate(chosen.show, chosen.weights))
         return 0
     torch.set_num_threads(1)
     os.environ["STATOR_STRICT"] = "1"
@@ -69,14 +71,14 @@ def main() -> int:
     deadline = time.monotonic() + chosen.minutes * 60 if chosen.minutes else float("inf")
     if chosen.jobs:
         compare(PRELUDE + TRIVIAL)  # what the first capture loads, the children inherit
-        failures = parallel.run(range(first, last), chosen.jobs, lambda seed: compare(generate(seed)),
+        failures = parallel.run(range(first, last), chosen.jobs, lambda seed: compare(generate(seed, chosen.weights)),
                                 Path(chosen.out), chosen.minutes)
         return 1 if failures else 0
     run, failed = 0, 0
     for seed in range(first, last):
         if time.monotonic() > deadline:
             break
-        source = generate(seed)
+        source = generate(seed, chosen.weights)
         found = compare(source)
         run += 1
         if not found:

@@ -13,6 +13,7 @@ import re
 from tests.fuzz.memory_templates import MEMORY_EXPRESSIONS, MEMORY_SIMPLE
 from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.shrink import valid
+from tests.fuzz.stdlib_templates import STDLIB_EXPRESSIONS, STDLIB_IMPORTS, STDLIB_SIMPLE
 from tests.fuzz.templates import EXPRESSIONS, HANDLERS, LITERALS, SIMPLE
 
 ASSIGNS = re.compile(r"^\{[^=]*\} [|^+*-]?=|^\[[^=]*\] [|^+*-]?=|^\([^=]*\) [|^+*-]?=")
@@ -28,13 +29,14 @@ ARGUMENTS = {"mat": ["mat"], "vec": ["vec"], "ivec": ["ivec"], "int": ["n"], "bo
 class Writer:
     """Writes one program; `scope` maps a kind to the names that hold it at this point."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, weights: str = "") -> None:
         self.random = random.Random(seed)
+        self.library = weights == "library"  # three in four templates are calls into the standard library
         self.scope: dict[str, list[str]] = {kind: list(ARGUMENTS.get(kind, ())) for kind in KINDS}
         self.made = 0
         self.left = self.random.randint(6, 24)
         self.breaks = self.random.choice((0.0, 0.1, 0.3))
-        self.memory = self.random.choice((0.0, 0.3, 0.7))  # the share of statements about shared memory
+        self.memory = 0.0 if self.library else self.random.choice((0.0, 0.3, 0.7))  # the share of statements about shared memory
         self.in_loop = 0
         self.functions = 0
 
@@ -51,11 +53,16 @@ class Writer:
     def choose(self, templates: tuple[str, ...]) -> str:
         return self.random.choice(templates)
 
+    def from_library(self) -> bool:
+        return self.library and self.random.random() < 0.75
+
     def expression(self, kind: str, depth: int = 2) -> str:
         if depth <= 0 or self.random.random() < 0.3:
             return self.leaf(kind)
         about_memory = kind in MEMORY_EXPRESSIONS and self.random.random() < self.memory / 2
         templates = MEMORY_EXPRESSIONS[kind] if about_memory else EXPRESSIONS[kind]
+        if kind in STDLIB_EXPRESSIONS and self.from_library():
+            templates = STDLIB_EXPRESSIONS[kind]
         text = "(" + self.fill(self.choose(templates), depth - 1) + ")"
         if self.breaks and self.random.random() < self.breaks / 10:  # a break with values on the stack
             return f"({text} if stator.graph_break() is None else None)"
@@ -110,19 +117,21 @@ class Writer:
             return [*lines, f"if {self.expression('bool', 1)}:", "    return " + self.result()]
         if roll < 0.75:
             return [*lines, f"raise {self.random.choice(('Oops', 'ValueError'))}({self.expression('str', 1)})"]
-        return [*lines, self.simple()]
+        return [*lines, *self.simple().split("\n")]
 
     def simple(self) -> str:
         """A simple statement; what is assigned to in place has to be a name."""
         text = "{} |="
         while text.startswith(("{", "[", "(")) and ASSIGNS.search(text):
             templates = MEMORY_SIMPLE if self.random.random() < self.memory else SIMPLE
+            templates = STDLIB_SIMPLE if self.from_library() else templates
             text = self.fill(self.choose(templates), 1, targets_first=True)
         return text
 
     def assignment(self) -> list[str]:
-        kind = self.random.choice(KINDS)
-        kind = self.random.choice(KINDS) if kind in RARE else kind
+        kinds = tuple(STDLIB_EXPRESSIONS) if self.library else KINDS
+        kind = self.random.choice(kinds)
+        kind = self.random.choice(kinds) if kind in RARE else kind
         names = [name for name in self.scope[kind] if name[-1].isdigit()]
         value = self.expression(kind, 2)
         if kind == "int" and names and self.random.random() < 0.3:
@@ -365,14 +374,15 @@ class Writer:
             lines += self.statement(3)
         lines.append("return " + self.result())
         head = "def program(mat, vec, ivec, n, flag, items, table, point):"
-        return PRELUDE + "\n".join([head, *indent(lines)]) + "\n"
+        imports = STDLIB_IMPORTS if self.library else ""
+        return PRELUDE + imports + "\n".join([head, *indent(lines)]) + "\n"
 
 
 def indent(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-def generate(seed: int) -> str:
+def generate(seed: int, weights: str = "") -> str:
     """The program of a seed; where a walrus came to stand inside a comprehension's iterable, that of a seed far away."""
-    text = Writer(seed).program()
-    return text if valid(text) else generate(seed + 10**9)
+    text = Writer(seed, weights).program()
+    return text if valid(text) else generate(seed + 10**9, weights)

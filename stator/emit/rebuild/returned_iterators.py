@@ -110,9 +110,6 @@ def _pairwise(build: Rebuilder, value: object) -> str:
     return name
 
 
-# ---------------------------------------------------------------------- iterators from outside
-
-
 def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Move the user's iterator to where the program left its stand-in."""
     standin, cls = tracker.standin, type(tracker.standin)
@@ -168,9 +165,6 @@ def count_until(iterator: Iterator[Any], place: int, target: object) -> None:
     while reduced(iterator)[1][place] != target:
         if next(iterator, count_until) is count_until:
             return
-
-
-# ---------------------------------------------------------------------- generators
 
 
 def rebuild_generator(build: Rebuilder, value: Any) -> str:

@@ -29,6 +29,7 @@ from stator.emit.rebuild.returned_objects import (
     rebuild_holder,
     rebuild_token,
 )
+from stator.emit.rebuild.shown_addresses import write_shown
 from stator.emit.source_writer import Writer
 from stator.graph.record.recorder import Recorder
 from stator.heap.heap import Heap
@@ -73,8 +74,6 @@ class Rebuilder:
         self.raised: dict[str, dict[int, dict[str, Any]]] = {}  # of exceptions -> locals of their tracebacks, by number
         self.afterwards: list[str] = []  # statements that follow the write-backs
 
-    # ------------------------------------------------------------------ outside
-
     def outside(self, source: Source) -> str:
         names, hint = (self.drawn, "drawn") if isinstance(source, Drawn) else (self.wanted, "")
         if source not in names:
@@ -108,8 +107,6 @@ class Rebuilder:
             self.writer.line(f"{name} = {ways[0]} if {self.value(choice.condition)} else {ways[1]}")
         return name
 
-    # ------------------------------------------------------------------ values
-
     def value(self, value: Any) -> str:
         cls = type(value)
         if cls in CONSTANT_TYPES and value == value:
@@ -119,6 +116,8 @@ class Rebuilder:
                 return f"id({self.value(self.vm.identity.ids[value])})"
             if cls is int and value in self.vm.identity.hashes:
                 return f"hash({self.value(self.vm.identity.hashes[value])})"
+            if cls is str and self.vm.identity.shown and (shown := write_shown(self, value)) is not None:
+                return shown
             text = self.scalar(value)
             # Two equal texts or numbers stay two objects; the first one is written out.
             return text if self.literals.setdefault(text, value) is value else self.writer.held(value)
@@ -156,7 +155,6 @@ class Rebuilder:
         return f"{self.method('numpy')}({self.value(tensor)})"
 
     def symbol(self, value: Any) -> str:
-        """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
         if type(value) in GRAPH_SCALARS and id(value) not in self.heap.by_standin:
@@ -210,8 +208,6 @@ class Rebuilder:
         return name
 
     def made(self, value: Any, cls: type) -> str:
-        if id(value) in self.vm.identity.shown:
-            raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
         if cls is dict and id(value) in self.vm.residual.copy_memos and self.vm.residual.copy_memos[id(value)].storages:
             raise copied_by_memo("a memo of copy.deepcopy() that is used after tensors were copied")
         if cls is torch.Generator and id(value) in self.recorder.nodes:
@@ -260,8 +256,6 @@ class Rebuilder:
             raise Break("SB016", "Tensor.grad_fn", turn_off=Strategy.GRAD_FN)
         made = cls if id(cls) not in self.vm.fresh else None
         raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", not_rebuilt=made)
-
-    # ------------------------------------------------------------------ containers
 
     def variable(self, value: object, hint: str, expression: str) -> str:
         """Name an object before its parts are built, so that parts may refer to it."""
@@ -313,8 +307,6 @@ class Rebuilder:
         parts = [self.value(item) for item in value]
         self.writer.line(f"{name}.extend([{', '.join(parts)}])")
         return name
-
-    # ------------------------------------------------------------------ functions
 
     def function(self, value: types.FunctionType) -> str:
         make = self.writer.constant(types.FunctionType, "function")
@@ -370,8 +362,6 @@ class Rebuilder:
         name = self.variable(value, "partial", f"{make}({', '.join(parts)})")
         self.attributes(value, name)
         return name
-
-    # ------------------------------------------------------------------ instances
 
     def instance(self, value: Any, cls: type) -> str:
         shell = new_shell(cls)

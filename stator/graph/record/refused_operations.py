@@ -92,9 +92,6 @@ def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         raise Break("SB003", why) from None
 
 
-# ---------------------------------------------------------------------- exceptions of eager
-
-
 class NoCopy(Exception):
     """A tensor that is not made for real."""
 
@@ -191,9 +188,6 @@ def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[Graph
     storage = storage_of(value)
     return [each for each in inputs if storage and is_dense(each.fake) and each.fake.requires_grad
             and storage_of(each.fake) == storage and not each.boxed]
-
-
-# ---------------------------------------------------------------------- operators that are given out=
 
 
 def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -1,12 +1,8 @@
 """Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
-In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
-Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs and single floats of modules, whose contents become a guard. UNKNOWN where another parameter, a float
-input or a random number takes part, unless the range of the random number decides (`torch.rand([]) < 0.0`).
-
-The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
-need, so a program that lets the graph keep its numbers gets no such guard.
+In: a node whose value the program needs now.  Out: that value, where it is computed from constants, small integer
+inputs and single floats of modules, whose contents become a guard; UNKNOWN where another parameter, a float input or a
+random number takes part, unless its range decides.  The slice of the graph behind the node runs once, on copies.
 """
 
 from __future__ import annotations
@@ -28,6 +24,7 @@ from stator.graph.analysis.mutation import is_repeatable, reached, writes, writt
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
+from stator.graph.values.branch_guards import GuardedBranches, may_decide
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
 
@@ -47,12 +44,9 @@ NODE_LIMIT = 2000
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
 _MODULES = ("torch", "_operator", "operator", "math", "builtins")
 _HARMLESS = frozenset({C._set_grad_enabled})
-_OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
+_OURS = ("stator::slice_bound", "stator::item_of_sum", "stator::float_")  # they compute numbers (see number_operators)
 _FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
 _MOST = 2**31
-
-
-# ---------------------------------------------------------------------- ranges of random numbers
 
 
 def decided(comparison: str, number: float) -> Any:
@@ -94,9 +88,6 @@ def is_drawn(node: fx.Node) -> bool:
         and all(user.target in _READING for user in node.users)
 
 
-# ---------------------------------------------------------------------- known values
-
-
 class NotKnown(Exception):
     """The slice cannot be run while tracing."""
 
@@ -126,16 +117,14 @@ class KnownValues:
         self.recorder = recorder
         self.may_guard: Callable[[Any], bool] = lambda graph_input: False
         self.guard: Callable[[Any], None] = lambda graph_input: None
+        self.branches = GuardedBranches()
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
         self.given: dict[fx.Node, torch.Tensor] = {}  # values that a rule knows without a run (packed sequences)
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
-    # ------------------------------------------------------------------ what is asked
-
     def of_scalar(self, fake: FakeTensor) -> Any:
-        """The number in a tensor of one element."""
         node = self.recorder.node_of(fake)
         decided = of_comparison(node)
         if decided is not UNKNOWN:
@@ -170,9 +159,26 @@ class KnownValues:
             return decided
         free = value.node.expr.free_symbols
         if not all(symbol in symbols.definitions and self._settle_symbol(symbol) for symbol in free):
-            return UNKNOWN
+            return self._branch(value) if type(value) is torch.SymBool else UNKNOWN
         node = symbols.node_of(value)
         return node if type(node) is not fx.Node else self._value(node)
+
+    def _branch(self, value: torch.SymBool) -> Any:
+        """The truth of a condition, under a guard that computes it again."""
+        symbols = self.recorder.symbols
+        if not all(symbol in symbols.definitions for symbol in value.node.expr.free_symbols):
+            return UNKNOWN
+        node = symbols.node_of(value)
+        if type(node) is not fx.Node:
+            return node
+        unknown, self._unknown = self._unknown, set()
+        try:
+            with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+                return bool(self._run(node, branch=True))
+        except NotKnown:
+            return UNKNOWN
+        finally:
+            self._unknown = unknown
 
     def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of an operation, with constants for the data-dependent numbers that guards can promise."""
@@ -231,8 +237,6 @@ class KnownValues:
             return UNKNOWN
         return number
 
-    # ------------------------------------------------------------------ slices
-
     def _value(self, node: fx.Node) -> Any:
         if node in self._unknown:
             return UNKNOWN
@@ -243,7 +247,7 @@ class KnownValues:
             self._unknown.add(node)
             return UNKNOWN
 
-    def _run(self, root: fx.Node) -> Any:
+    def _run(self, root: fx.Node, branch: bool = False) -> Any:
         recorder = self.recorder
         changed = {setting.setter for setting, _, _ in recorder.torch_state.before.values()}
         if recorder.scope.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
@@ -251,7 +255,8 @@ class KnownValues:
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
+            if not may_decide(each) if branch else \
+                    not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
@@ -271,7 +276,10 @@ class KnownValues:
             _hook.resume(token)
         for each in inputs:
             self.read.add(each.node)
-            self.guard(each)
+            if not branch:
+                self.guard(each)
+        if branch:
+            self.branches.add(root, needed, inputs, bool(known[root]))
         return known[root]
 
     def slice_of(self, root: fx.Node) -> tuple[set[fx.Node], bool]:
@@ -412,7 +420,7 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
 
 def _is_torch(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims") or target.name() in _OURS
+        return target.namespace in ("aten", "prims") or target.name().startswith(_OURS)
     if isinstance(target, torch._ops.OpOverloadPacket):
         return target._qualified_op_name.split("::")[0] in ("aten", "prims")
     if isinstance(target, torch._ops.HigherOrderOperator):

@@ -29,11 +29,11 @@ from stator.interp import iteration
 from stator.interp.calls import allowed_calls, module_copies
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
-from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class, refuse_changed_builtins
 from stator.interp.machine import program_of
-from stator.interp.noted_effects import CONVERSIONS, WARNING_TYPES, call_heard, number_for_c
+from stator.interp.noted_effects import CONVERSIONS, WARNING_TYPES, call_heard, end_hearing, number_for_c
 from stator.interp.numbers import symbolic_numbers
-from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
+from stator.interp.objects.object_texts import note_addresses, text_of_outside, with_originals
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
@@ -41,7 +41,7 @@ from stator.native.rows_declare import ROWS
 from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
-from stator.source import Attr, CallOf, Index, Pinned, root_of
+from stator.source import Attr, Index, Pinned, root_of
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
 _TORCH = torch.__file__.rpartition("__init__")[0]
@@ -101,7 +101,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
     if orderless:
         for member in vm.heap.tables.sets[id(every[0])].initial:
             vm.heap.expose_deep(member)
-    elif row.shows_order:
+    elif row.shows_order or kwargs and "key" in kwargs:  # of members that compare equal the first one counts
         for value in every:
             if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
                 vm.check_order(value)
@@ -130,7 +130,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         text = text_of_outside(vm, fn, args)
         if text is not MISSING:
             return vm.give(text, cont)
-        refuse_addresses(vm, fn, (*every, *kwargs.values()) if kwargs else every)
+        note_addresses(vm, fn, (*every, *kwargs.values()) if kwargs else every)
     if row.cls is NativeClass.ITERATOR or row.asks_items:
         if (vm.recorder.classes or vm.modes.patched) and any(
                 type(value) is FakeTensor and vm.is_python_iterable(value) for value in args):
@@ -145,14 +145,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         note_made(vm.heap, result)
         if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
             note_made(vm.heap, every[0])
-    vm.give(result, cont)
-
-
-def check_order(vm: VM, value: Any) -> None:
-    """The order of a set of identity-hashed objects depends on addresses: never traced."""
-    if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
-                              or is_a(item, torch.Tensor) for item in value):
-        raise Break("SB013", "the order of a set whose members hash by identity")
+    vm.give(with_originals(vm, result) if row.formats else result, cont)
 
 
 def run_loop(vm: VM, descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -197,13 +190,14 @@ def admit(vm: VM, fn: Any, found: Row | None, args: Sequence[Any]) -> Row:
         refuse_copies(vm, fn, args[0])
     if row.depends is not None:
         names = tuple([value for value in args if type(value) is str])
-        source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
-        vm.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
+        vm.heap.guard_call(row.depends, row.depends(*names), *[Pinned(name) for name in names])
     return row
 
 
 def refuse_copies(vm: VM, fn: Callable[..., Any], value: object) -> None:
     """Break at a method that would move the user's own iterator; itertools.tee() copies what has a `__copy__`."""
+    if fn.__name__ == "__reduce__":
+        refuse_changed_builtins(vm)
     posed = None
     if is_known_ahead(vm.heap, value) or vm.heap.is_opaque(value) and is_iterator(type(value)):
         posed = type(vm.heap.original_of(value))
@@ -261,6 +255,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
         if (type(args[0]) in WARNING_TYPES or len(args) > 1 and type(args[1]) in WARNING_TYPES) \
                 and not vm.hears_numpy:
             return call_heard(vm, fn, args, kwargs)
+    heard = vm.warnings.heard  # by C code further out
     _hook.enter()
     try:
         result = fn(*args, **kwargs) if kwargs else fn(*args)
@@ -275,12 +270,14 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
         if is_a(error, GuardOnDataDependentSymNode):
             raise data_dependent(error.cond,  # type: ignore[attr-defined]
-                                 f"{describe_callable(fn)} asks for a number") from None
+                                 f"{describe_callable(fn)} needs a number") from None
         if is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
             guard_digits(vm)
         raise failed(vm, error, fn, args, kwargs) from None
     finally:
         _hook.leave()
+        if vm.warnings.heard is not heard:
+            end_hearing(vm)
     if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
                  and result.bit_length() > _MANY_DIGITS):
         guard_digits(vm)
@@ -296,7 +293,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
 def guard_digits(vm: VM) -> None:
     """How long the text of a number may be decides."""
     limit = sys.get_int_max_str_digits()
-    vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
+    vm.heap.guard_call(sys.get_int_max_str_digits, limit)
 
 
 def native_unhooked(vm: VM, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
@@ -330,9 +327,6 @@ def refuse_not_rebuilt(vm: VM, result: object) -> None:
             raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
 
 
-# ---------------------------------------------------------------------- frames that C code enters
-
-
 def place_in_table(vm: VM, tensor: FakeTensor) -> int:
     """Hash of a tensor in a dict or a set: only identity counts, which is guarded once for a parameter."""
     refuse_patched(vm, "__hash__")
@@ -358,7 +352,7 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
         if type(result) in UNREAD:
             raise unread(result, f"the answer of {func.__name__}, which C code asks for")
         if func.__name__ in CONVERSIONS:
-            result = number_for_c(func.__name__, result)
+            result = number_for_c(vm, func.__name__, result)
         if type(result) is types.GeneratorType:
             return vm.walked(result)
         if id(result) in vm.heap.by_standin:
@@ -372,10 +366,7 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
 
 
 def with_defaults(vm: VM, func: types.FunctionType, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call by C code, for which CPython has filled in the user's own defaults.
-
-    An argument that C code passes is a stand-in, or a constant: a default that is equal to it must stay so.
-    """
+    """Arguments of a call by C code, with the user's defaults that CPython has filled in; equal ones must stay so."""
     code, raw, bound = func.__code__, func.__defaults__ or (), list(args)
     first = code.co_argcount - len(raw)
     for slot in range(first, code.co_argcount + code.co_kwonlyargcount):

@@ -1,8 +1,7 @@
 """Names and addresses in text.   repr(K), "'K' object is not callable"  ->  guards on the names of K
 
-A default repr shows the address of an object.  A stand-in has another address than its original: such text is made
-from the user's object, whose identity is guarded, or it breaks.  Any address will do for an object made inside, unless
-the object itself leaves the trace.
+A default repr shows an address: such text is made from the user's object, whose identity is guarded.  The address of an
+object made inside is exchanged where the object itself leaves the trace (`emit/rebuild/shown_addresses.py`).
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ _ORDERED: Any = collections.OrderedDict()
 _VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
                               _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
 _OF_RECEIVERS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
+_WITH_ADDRESSES = (object.__repr__, *(cls.__repr__ for cls in (*_OF_RECEIVERS, types.FunctionType)))
 _TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})
 
 
@@ -91,8 +91,8 @@ def _is_plain_error(value: Any) -> bool:
         and all(type(each) in CONSTANT_TYPES for each in value.args)
 
 
-def refuse_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
-    """Break if the text that fn makes of these values would show the address of a stand-in."""
+def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
+    """Note the addresses that the text shows which fn makes of these values."""
     if module_of(type(fn)) == "_json":  # an encoder calls repr where `default` says so
         fn = getattr(fn, "default", None)
         if not any(fn is whole for whole in _WHOLE):
@@ -104,6 +104,16 @@ def refuse_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
     for value in values:
         for names in ways:
             _check(vm, _slot(vm, names, value), value, seen)
+
+
+def with_originals(vm: VM, text: Any) -> Any:
+    """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
+    for digits, original in vm.identity.standins.items():
+        if type(text) is str:
+            text = text.replace(digits, original)
+        elif type(text) is bytes or type(text) is bytearray:
+            text = text.replace(digits.encode(), original.encode())
+    return text
 
 
 def _asked_first(fn: Callable[..., Any]) -> tuple[str, ...]:
@@ -132,6 +142,8 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     guard_names(vm, type(value))
     if is_a(value, _NAMED):
         return
+    if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
+        vm.note_order(value)
     for part in _parts(value):
         _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)
@@ -149,7 +161,11 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
         if type(source) is not Pinned:
             vm.heap.guard(source, Kind.ID, value)
     elif tracker is not None:
-        raise Break("SB013", f"the address of a {type(value).__name__} in text")
+        if not any(slot is each for each in _WITH_ADDRESSES):
+            raise Break("SB013", f"the address of a {type(value).__name__} in text")
+        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+        vm.identity.of_process = "a text with the address of an object"
+        vm.identity.standins[f"{id(value):x}"] = f"{id(tracker.original):x}"
     else:  # an object of the trace: any address will do, as long as the object itself is not handed out
         vm.identity.shown[id(value)] = value
 

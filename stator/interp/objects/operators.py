@@ -30,7 +30,7 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import symbolic_length
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
-from stator.interp.objects.object_texts import refuse_addresses
+from stator.interp.objects.object_texts import note_addresses, with_originals
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
@@ -138,7 +138,7 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
                 if is_to_be_read(vm, value, set) and type(value) not in symbolic_numbers.ITEM_VIEWS else value
                 for value in (left, right)])
         if symbol == "%" and is_a(left, (str, bytes, bytearray)):
-            refuse_addresses(vm, str, (left, right))
+            note_addresses(vm, str, (left, right))
             note_asked(vm.heap, right)
         if left_type is FakeTensor or right_type is FakeTensor:
             refuse_mixture(left, right)
@@ -150,7 +150,8 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
         refuse_opaque(vm, left, right)
         for method, args in candidates:
             vm.admit_slot(method, args)
-        return vm.give(run_operator(vm, inplace_function if inplace else function, left, right), cont)
+        made = run_operator(vm, inplace_function if inplace else function, left, right)
+        return vm.give(with_originals(vm, made) if symbol == "%" else made, cont)
 
     attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
 
@@ -291,7 +292,6 @@ def identical(vm: VM, left: object, right: object) -> bool:
 
 
 def guard_distinct(vm: VM, left: object, right: object) -> None:
-    """Guard that two outside objects are distinct."""
     if type(left) is types.MethodType and type(right) is types.MethodType:
         guard_distinct(vm, left.__self__, right.__self__)
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
@@ -396,7 +396,6 @@ def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
 
 
 def check_length(result: object) -> int:
-    """The result of `__len__`, as len() checks it."""
     return raising(len, _Length(result))
 
 

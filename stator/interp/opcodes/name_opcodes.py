@@ -225,7 +225,7 @@ def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) ->
     namespace = frame.scope.namespace
     if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
         raise Break("SB001", "builtins.__import__ was replaced")
-    if (found := module_of_the_trace(vm, name, level)) is not None:
+    if (found := module_of_the_trace(vm, name, fromlist, level)) is not None:
         return found
     refuse_loading(vm, namespace, name, fromlist, level)
     full = absolute_name(namespace, name, level)
@@ -272,7 +272,7 @@ def changed_modules(vm: VM) -> dict[str, Any] | None:
     return tracker.standin if changed and tracker is not None else None
 
 
-def module_of_the_trace(vm: VM, name: str, level: int) -> types.ModuleType | None:
+def module_of_the_trace(vm: VM, name: str, fromlist: Any, level: int) -> types.ModuleType | None:
     """A module that the program has put in sys.modules, imported by a plain name; None for other imports."""
     modules = changed_modules(vm)
     if modules is None or level or "." in name or name not in modules:
@@ -281,18 +281,20 @@ def module_of_the_trace(vm: VM, name: str, level: int) -> types.ModuleType | Non
     plain = type(found) is types.ModuleType and not vm.heap.scope(found.__dict__).overlay
     spec = found.__dict__.get("__spec__") if plain else None
     loaded = not getattr(spec, "_initializing", False)
-    return found if plain and loaded and "__path__" not in found.__dict__ else None
+    return found if plain and loaded and not (fromlist and "__path__" in found.__dict__) else None
 
 
 def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
     """Break where an import would run user code, or find an entry that only the trace has made."""
-    if changed_modules(vm) is not None:
-        raise Break("SB006", "an import after the program has changed sys.modules")
     full = absolute_name(namespace, name, level)
     wanted = [full]
     if fromlist and is_a(sys.modules.get(full), types.ModuleType):
         own = sys.modules[full].__dict__
         wanted += [f"{full}.{part}" for part in fromlist if "__path__" in own and part not in own and part != "*"]
+    modules = changed_modules(vm)
+    if modules is not None and any(each not in modules or unbox(modules[each]) is not sys.modules.get(each)
+                                   for each in (*parents_of(full), *wanted)):
+        raise Break("SB006", "an import after the program has changed sys.modules")
     for module in wanted:
         if module not in sys.modules and not is_installed(module.partition(".")[0]):
             vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, module)  # once it is loaded, the next call goes on
@@ -309,7 +311,6 @@ def guard_registered(vm: VM, *names: str) -> None:
 
 
 def parents_of(name: str) -> list[str]:
-    """The packages around a module, the outermost first."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts))]
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import operator
 import sys
@@ -31,7 +32,7 @@ from stator.interp.branches.captured_branches import truth_as_symbol
 from stator.interp.frame import Raised
 from stator.interp.generators import delegation
 from stator.interp.iteration import each_looked_at, looked_at
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, refuse_changed_builtins
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import specialise_deep, symbolic_length
 from stator.interp.objects import operators
@@ -42,8 +43,6 @@ from stator.shapes.symbolic_values import SYMBOLIC
 
 _DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
             "__next__")
-
-# ---------------------------------------------------------------------- dicts, one key at a time
 
 
 @rule(dict.get, unasked=True)
@@ -104,7 +103,9 @@ def _append(vm: VM, items: Any, item: Any, /) -> Any:
     return None
 
 
-@rule(object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__)
+@rule(object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__, bytearray.__reduce_ex__,
+      *(cls.__reduce__ for cls in (set, frozenset, bytearray, collections.OrderedDict, collections.deque,
+                                   collections.defaultdict, functools.partial, types.SimpleNamespace)))
 def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
     tracker = vm.heap.tracker_of(obj)
     if tracker is not None:
@@ -115,6 +116,10 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
         vm.heap.expose(obj)
         vm.heap.expose_attributes(tracker)
         expose_slots(vm, tracker)
+    elif is_a(obj, (set, frozenset)):
+        vm.check_order(obj)
+    if callee is not object.__getstate__ and callee is not object.__dir__:
+        refuse_changed_builtins(vm)
     if callee is object.__reduce_ex__ and is_a(obj, BaseException):  # C code would run a method that has a rule
         return vm.call_sync(vm.sync(lambda: vm.load_attr(obj, "__reduce__")), ())
     return vm.native(callee, (obj, *protocol))
@@ -145,9 +150,6 @@ def _release(vm: VM, callee: Any, view: Any, /, *error: Any) -> Any:
     if vm.heap.tracker_of(view) is not None:
         raise Break("SB006", "a memoryview from outside is released")
     return vm.native(callee, (view, *error))
-
-
-# ---------------------------------------------------------------------- iteration
 
 
 @suspending_rule(iter)
@@ -256,9 +258,6 @@ def _bool(vm: VM, /, *values: Any) -> Any:
     return operators.truth(vm, value) if symbol is None else symbol
 
 
-# ---------------------------------------------------------------------- generator methods
-
-
 def _body(vm: VM, generator: object) -> Any:
     body = vm.generators.of(generator)
     if body is None:
@@ -305,9 +304,6 @@ suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
-
-
-# ---------------------------------------------------------------------- exception groups, async generators
 
 
 @rule(BaseExceptionGroup.split, BaseExceptionGroup.subgroup, BaseExceptionGroup.derive)

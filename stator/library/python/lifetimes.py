@@ -1,26 +1,44 @@
-"""Rules for weakref.proxy and gc.collect.   gc.collect()  ->  an effect, in order with the others
+"""Rules for weakref.proxy, gc and sizes.   gc.collect()  ->  an effect, in order with the others
 
 In: a call whose outcome depends on which objects live.  Out: a proxy of an object made inside, which dies as in eager,
 or a collection that the residual makes, where nobody reads how many objects it found.  Finalizers of the user may run
-then: after a change that they could see, the call breaks.  So does a call that reads weak references from outside, or
-has made some: cycles of the trace die with it, not at the collection.
+then: after a change that they could see, the call breaks.  So does a call that reads weak references from outside, and
+one that holds a weak reference to an object that no variable reaches: cycles of the trace die with it, not at the
+collection.
+
+A collection takes tuples and dicts of plain constants off the list of the collector.  Those that variables hold at
+gc.collect() are noted, and gc.is_tracked() reads the note.
 """
 
 from __future__ import annotations
 
+import collections
 import gc
+import sys
+import types
 import weakref
+from collections.abc import Iterator
+from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
+from stator.interp.frame import ExcState, Frame
+from stator.interp.lookup import MISSING, find
 from stator.interp.machine import is_own
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.library.python.weak_references import KEPT, WEAK
 
+_HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC
+_ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_SIZED = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, collections.deque,
+          collections.OrderedDict)
+_SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_NOT_FOLLOWED = (types.ModuleType, types.CodeType, types.FrameType, Frame, FakeTensor, *_SUSPENDED)
 _WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
@@ -34,7 +52,7 @@ def refuse_collections(vm: VM) -> None:
 def _proxy(vm: VM, value: object, callback: object = None, /) -> object:
     if callback is not None or vm.heap.tracker_of(value) is not None or is_a(value, KEPT) or type(value) is FakeTensor:
         raise Break("SB019", "weakref.proxy of an object from outside, or with a callback")
-    vm.identity.refers_weakly = True
+    vm.identity.weakly.append(weakref.ref(value))
     return vm.native_unhooked(weakref.proxy, (value,))
 
 
@@ -44,7 +62,90 @@ def _collect(vm: VM, generation: object = 2) -> None:
     following = frame.unit.instructions[frame.ip]
     if is_own(frame) or following.opname != "POP_TOP" or type(generation) is not int:
         raise Break("SB019", "gc.collect: how many objects it found depends on when objects die")
-    if vm.identity.refers_weakly or WEAK in vm.turned_off:  # objects in cycles die later in the trace
+    if WEAK in vm.turned_off or not _reaches_all(vm, [found for each in vm.identity.weakly if (found := each()) is not None]):
         raise Break("SB019", "gc.collect: weak references of the call depend on when objects die")
     vm.identity.collects = True
+    untracked = [each for each in _in_variables(vm) if _may_untrack(vm, each, 1)]
+    vm.identity.untracked.update((id(each), each) for each in untracked)
     note(vm, PlainCall(gc.collect, (generation,), {}), True)
+
+
+def _in_variables(vm: VM) -> Iterator[object]:
+    """Tuples and dicts that variables hold, and those inside them."""
+    todo: list[Any] = []
+    frame = vm.frame
+    while frame is not None:
+        todo += [*frame.locals, *frame.stack]
+        frame = frame.parent
+    seen: set[int] = set()
+    while todo:
+        value = todo.pop()
+        if type(value) in (tuple, dict, list) and id(value) not in seen and vm.heap.tracker_of(value) is None:
+            seen.add(id(value))
+            todo += gc.get_referents(value)
+            yield value
+
+
+def _reaches_all(vm: VM, wanted: list[object]) -> bool:
+    """Whether variables of the call, and objects from outside, reach these objects: no collection ends them."""
+    missing = {id(each) for each in wanted if vm.heap.tracker_of(each) is None}
+    todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers] if missing else []
+    todo += [value for scope in vm.heap.scopes.values() for value in scope.overlay.values()] if missing else []
+    frame = vm.frame
+    while frame is not None and missing:
+        todo += [*frame.locals, *frame.stack, frame.names, frame.func]
+        frame = frame.caller()
+    handled: ExcState | None = vm.exc_state
+    while handled is not None:
+        todo.append(handled.value)
+        handled = handled.previous
+    seen: set[int] = set()
+    while todo and missing:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        missing.discard(id(value))
+        if type(value) is Box:
+            todo += [value.value] if value.forced else ()
+        elif (body := vm.generators.of(value) if type(value) in _SUSPENDED else None) is not None:
+            todo += [*body.frame.locals, *body.frame.stack] if body.frame is not None else ()
+        elif type(value) is types.FunctionType:
+            todo += [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
+        elif not is_a(value, _NOT_FOLLOWED) and not (is_a(value, type) and id(value) not in vm.fresh):
+            todo += gc.get_referents(value)
+    return not missing
+
+
+def _may_untrack(vm: VM, value: object, depth: int) -> bool:
+    """Whether a collection stops to track a tuple or a dict; at a depth of 1, whatever the order in which it comes."""
+    return type(value) in (tuple, dict) and not any(
+        _is_collected(part) and not (type(part) is tuple and (
+            id(part) in vm.identity.untracked or not gc.is_tracked(part) or depth > 1 and _may_untrack(vm, part, depth - 1)))
+        for part in gc.get_referents(value))
+
+
+def _is_collected(value: object) -> bool:
+    """Whether the collector may track an object; types in C are not its own."""
+    return bool(type(value).__flags__ & _HAS_COLLECTOR) and not (is_a(value, type) and not value.__flags__ & _ON_HEAP)
+
+
+@rule(gc.is_tracked)
+def _is_tracked(vm: VM, value: object, /) -> bool:
+    if vm.heap.tracker_of(value) is not None and _is_collected(value):
+        raise Break("SB013", f"gc.is_tracked of a {type(value).__name__} from outside")
+    if id(value) in vm.identity.untracked and _may_untrack(vm, value, 1):
+        return False
+    if vm.identity.collects and gc.is_tracked(value) and _may_untrack(vm, value, sys.getrecursionlimit()):
+        raise Break("SB013", f"gc.is_tracked of a {type(value).__name__}: how many collections it has met")
+    return gc.is_tracked(value)
+
+
+@rule(sys.getsizeof)
+def _size(vm: VM, value: Any, default: object = MISSING, /) -> Any:
+    """Sizes of objects made inside, which have grown as in eager."""
+    method = find(vm, type(value), "__sizeof__")
+    known = any(method is vars(cls).get("__sizeof__") for cls in _SIZED) or type(method) is types.FunctionType
+    if not known or vm.heap.tracker_of(value) is not None or is_a(value, str) and not value.isascii():
+        raise Break("SB013", f"sys.getsizeof of a {type(value).__name__}")
+    return vm.native(sys.getsizeof, (value,) if default is MISSING else (value, default))

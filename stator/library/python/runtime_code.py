@@ -11,7 +11,9 @@ import __future__
 
 import ast
 import builtins
+import importlib
 import inspect
+import sys
 import types
 
 from stator.breaks import Break, Strategy
@@ -175,3 +177,12 @@ def _import(vm: VM, name: object, globals: object = None, locals: object = None,
     if type(name) is not str or not isinstance(fromlist, (tuple, list, types.NoneType)) or level != 0:
         raise Break("SB001", "__import__() of a relative name")
     return import_module(vm, vm.running, name, tuple(fromlist or ()), 0)
+
+
+@rule(importlib.import_module)
+def _import_by_name(vm: VM, name: object, package: object = None) -> object:
+    """The module itself, where `import a.b` gives the outermost package."""
+    if type(name) is not str or name.startswith("."):
+        raise Break("SB001", "importlib.import_module() of a relative name")
+    found = import_module(vm, vm.running, name, (), 0)
+    return found if "." not in name else sys.modules[name]

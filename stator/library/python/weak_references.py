@@ -1,8 +1,7 @@
 """Rules for weak references made inside the trace.   weakref.ref(obj)  ->  a real reference to the stand-in
 
-A stand-in lives as long as the trace, so a reference to one is never dead while tracing: where the program has let go
-of an object from outside, the user's own may be dead, and who asks breaks.  A callback of the
-program's own would run when an object of the trace dies, at a time that is not the program's: it breaks.
+A stand-in lives as long as the trace: where the program has let go of an outside object, to read the reference breaks.
+So does a callback of the program.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ _HAS_REFERENCES = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own othe
 
 def _check(vm: VM, args: Any) -> None:
     callback = args[-1] if len(args) > 1 else None
-    vm.identity.refers_weakly = True
     if type(args[0]) is FakeTensor and callback is not None and vm.heap.tracker_of(args[0]) is None:
         raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
@@ -47,6 +45,7 @@ def _check(vm: VM, args: Any) -> None:
         if WEAK in vm.turned_off:
             raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
         vm.identity.tells_of_deaths = True
+    vm.identity.weakly.append(weakref.ref(args[0]))
 
 
 def require_awaited(vm: VM) -> None:

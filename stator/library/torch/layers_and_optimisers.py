@@ -1,13 +1,10 @@
 """Rules for recurrent layers and for torch's optimisers.
 
-    lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph
+    lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph (docs/training.md)
     torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
     _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
     torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
     torch._fused_adamw_(parameters, ...)        ->  one node, at which compilers cut the graph
-
-AOTAutograd takes a recurrent layer apart step by step, which takes minutes to compile and draws other numbers for a
-dropout.  So the call is an autograd boundary (docs/training.md); a user-defined compiler gets layers one by one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,44 @@
+"""Rules for unittest.   with self.assertWarns(UserWarning): f()  ->  registries are cleared by an effect
+
+In: an assertion that reads every loaded module.  Out: the same assertion; the residual does what it does to modules.
+"""
+
+from __future__ import annotations
+
+import sys
+import unittest.case
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from stator.interp.noted_effects import PlainCall, note
+from stator.interp.rule_registry import rule, suspending_rule
+from stator.interp.vm import VM
+
+_ASSERTS_WARNINGS: Any = getattr(unittest.case, "_AssertWarnsContext").__enter__
+
+
+def clear_registries() -> None:
+    """Forget which warnings were shown, as unittest does before it records some."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__warningregistry__", None):
+            module.__warningregistry__ = {}  # type: ignore[attr-defined]
+
+
+def record_warnings(context: Any, clear: Callable[[], None], recording: Any, filtered: Any) -> Any:
+    """`_AssertWarnsContext.__enter__`, in which `clear` stands for the loop over modules."""
+    clear()
+    context.warnings_manager = recording(record=True)
+    context.warnings = context.warnings_manager.__enter__()
+    filtered("always", context.expected)
+    return context
+
+
+@rule(clear_registries)
+def _clear(vm: VM) -> None:
+    note(vm, PlainCall(clear_registries, (), {}), False)
+
+
+@suspending_rule(_ASSERTS_WARNINGS)
+def _enter(vm: VM, cont: Any, context: Any) -> None:
+    vm.call_own(record_warnings, (context, clear_registries, warnings.catch_warnings, warnings.simplefilter), cont)
