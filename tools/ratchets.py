@@ -62,6 +62,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
+    "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
+    "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14
