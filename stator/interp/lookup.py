@@ -39,6 +39,8 @@ def ancestors(vm: VM, cls: type) -> tuple[type, ...]:
 
 def guard_field(vm: VM, cls: type, name: str) -> None:
     """Guard a field of a class: `__mro__`, `__bases__`, `__name__`, `__qualname__`."""
+    if mro_of(cls) is None:  # the trace makes it just now
+        vm.fresh[id(cls)] = cls
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_FIELD, (name, type.__dict__[name].__get__(cls)))
 
