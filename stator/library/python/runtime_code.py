@@ -91,9 +91,10 @@ def _is_made_tree(vm: VM, source: object) -> bool:
     todo: list[object] = [source]
     while todo:
         value = todo.pop()
-        if vm.heap.tracker_of(value) is not None or not is_a(value, (ast.AST, list)) and type(value) not in CONSTANT_TYPES:
+        known = isinstance(value, (ast.AST, list)) or type(value) in CONSTANT_TYPES
+        if vm.heap.tracker_of(value) is not None or not known:
             return False
-        todo += value if type(value) is list else vars(value).values() if is_a(value, ast.AST) else ()
+        todo += value if isinstance(value, list) else vars(value).values() if isinstance(value, ast.AST) else ()
     return True
 
 
