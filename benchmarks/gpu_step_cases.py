@@ -213,3 +213,24 @@ def dit(device: torch.device, tiny: bool) -> Case:
     labels = torch.tensor([1, 2], device=device)
     return Case(model, lambda target: target(latent, timestep=time, class_labels=labels).sample.float().norm(),
                 device=device.type)
+
+
+def _llama(layers: int, training: bool) -> Builder:
+    """The model of `benchmarks.first_call`."""
+    def build(device: torch.device, tiny: bool) -> Case:
+        from benchmarks.gpu_models import Llama, LlamaSizes
+
+        width, length = (64, 32) if tiny else (1024, 512)
+        sizes = LlamaSizes(dim=width, layers=layers, heads=max(width // 64, 4), kv_heads=max(width // 128, 2),
+                           hidden=width * 11 // 4, vocab=256 if tiny else 32000, length=length)
+        model = Llama(sizes).to(device, _half(device))
+        tokens = torch.randint(0, sizes.vocab, (4, length), device=device)
+        positions = torch.arange(length, device=device)
+        return Case(model, lambda target: target(tokens, positions).float().square().mean(), training=training,
+                    device=device.type)
+    return build
+
+
+for _layers in (8, 32, 64):
+    case(f"llama-{_layers}", "torch")(_llama(_layers, False))
+case("llama-32-train", "torch", training=True)(_llama(32, True))

@@ -1,9 +1,7 @@
 """Stator: an independent TorchDynamo.
 
 In: PyTorch programs in ordinary Python.  Out: the same programs, run through captured and compiled graphs.
-
-The public names are loaded together at first use. That keeps `stator.code` and the frame hook usable where
-torch is not installed.
+Public names are loaded together at first use: `stator.code` and the frame hook work without torch.
 """
 # ruff: noqa: F403, F405, I001
 

@@ -1,9 +1,7 @@
 """Graph breaks: the signal that stops the tracer, the registry of break codes, and the strategies to turn off.
 
-In: a code, a detail and a `Stop` from the place that cannot go on.  Out: `Break`, which the interpreter's loop
-places in the user's program, and which becomes an event or `errors.Unsupported`.
-
-Prose lives here, once per code: the title, the cause, an example program and the remedy.
+In: a code, a detail and a `Stop`.  Out: `Break`, placed in the user's program by the interpreter's loop, which becomes
+an event or `errors.Unsupported`.
 """
 
 from __future__ import annotations
@@ -50,11 +48,7 @@ class Strategy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class BreakCode:
-    """One way in which a program cannot be captured.
-
-    `inherent`: no tracer can capture it (the value exists only at run time); otherwise it is a
-    limit of Stator, which a later version may remove.
-    """
+    """One way in which a program cannot be captured; `inherent`: no tracer can capture it."""
 
     code: str
     title: str
@@ -98,12 +92,7 @@ class Stop:
 
 
 class Break(BaseException):
-    """The tracer stops here.
-
-    A BaseException, because it travels through frames of C code and of the user's library, whose
-    `except Exception` must not take it for an exception of the program. `filename`, `line` and `stack` are
-    filled by the interpreter's loop, which alone knows the user's frames.
-    """
+    """The tracer stops here; a BaseException, which `except Exception` in the code below does not catch."""
 
     def __init__(self, code: str, detail: str = "", stop: Stop | None = None, **stopping: Any) -> None:
         if code not in REGISTRY:
@@ -209,7 +198,7 @@ register("SB018", "concurrency", cause="the program starts or joins threads, or 
 register("SB019", "weak reference or finalizer",
          cause="the program depends on when an object dies, and objects of the trace die at other times",
          example="weakref.finalize(obj, callback)",
-         remedy="make and read weak references outside the compiled function")
+         remedy="make and read weak references, and make objects with __del__, outside the compiled function")
 register("SB020", "traceback read",
          cause="the program reads a traceback, whose frames do not exist in the compiled function",
          example="except ValueError as e: traceback.format_tb(e.__traceback__)",

@@ -1,14 +1,13 @@
 """The exceptions that Stator raises to its user.
 
-In: what went wrong, as fields.  Out: one exception whose text says the cause, the place and the remedy.
-
-The program's own exceptions never pass through here, and `breaks.Break` is not among these: it is how the
-tracer stops, and the user sees it only as `Unsupported`.
+In: what went wrong, as fields.  Out: one exception whose text states the cause, the place and the remedy.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,6 +19,16 @@ class UserFrame(NamedTuple):
     line: int
     function: str
     owner: str = ""  # the module whose method it is, as its user calls it: model.layers[3]
+
+
+def warn(text: str) -> None:
+    """Warn once for the innermost running line outside Stator and torch."""
+    folders = [os.path.dirname(module.__file__ or "") + os.sep for module in
+               (sys.modules["stator"], sys.modules.get("torch")) if module is not None]
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((*folders, "<stator")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
 class StatorError(RuntimeError):
@@ -60,10 +69,7 @@ def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
 
 
 class Unsupported(StatorError):
-    """The program does something that cannot be captured, and `fullgraph=True` allows no graph break.
-
-    `stack` is outermost first, so its last entry is the innermost user frame.
-    """
+    """The program cannot be captured, and `fullgraph=True` allows no graph break; `stack` is outermost first."""
 
     like = "torch._dynamo.exc", "Unsupported"
 

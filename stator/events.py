@@ -1,7 +1,4 @@
-"""Typed events of captures, breaks and compilations.
-
-In: layers call `emit` with a frozen record.  Out: listeners get it; logs, reports, `explain` and tests all
-read the same events.
+"""Typed events of captures, breaks and compilations.   emit(event)  ->  listeners: logs, reports, `explain`, tests
 
     with events.record() as log:
         compiled(x)
@@ -322,7 +319,7 @@ class Names:
         """The end of a sentence about a call that no entry accepted."""
         return "" if event is None else f"; the guard {event.guard_text} failed"
 
-    def line(self, guard: Any, guards: Sequence[Any], begins: tuple[str, int]) -> tuple[str, int]:
+    def line(self, guard: Any, guards: Sequence[Any], begins: tuple[str, int], point: object = None) -> tuple[str, int]:
         """The user's line behind a guard, else where the function begins."""
         return guard.where[:2] if guard.where else begins
 

@@ -1,15 +1,13 @@
-"""Where an outside value came from, as plain data.
+"""Where an outside value came from, as plain data: how to read it again when the compiled function is called.
 
-In: the reads the interpreter made, one step each.   self -> its __dict__ -> "n"
-Out: frozen, hashable values whose text is in the user's terms.   Key(DictOf(Local("self", 0)), "n")  ->  self.n
+    self -> its __dict__ -> "n":  Key(DictOf(Local("self", 0)), "n"), whose text is `self.n`
 
-A source says *how to read the value again* when the compiled function is called.  Every step is a raw
-read (a dict slot, a tuple item, a cell): reading a source never runs the user's code.  The C++ guard
-program evaluates sources; this module only names them.
+Every step is a raw read (a dict slot, a tuple item, a cell): reading a source never runs the user's code.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -22,10 +20,7 @@ _store = object.__setattr__
 
 
 class Source(_core.Provenance):
-    """One step of provenance.  `base` is the source the step starts from, None for a root.
-
-    Sources are equal when their family, base and detail are; the C base class compares and hashes them.
-    """
+    """One step of provenance from `base` (None: a root), equal by family, base and detail, which C compares."""
 
     __slots__ = ()
 
@@ -309,7 +304,6 @@ CALL_TEXTS: dict[int, Callable[..., str]] = {}  # by the id of a reader that liv
 
 
 def with_base(source: Source, base: Source) -> Source:
-    """The same step from another base."""
     match source:
         case Key():
             return Key(base, source.key)
@@ -365,6 +359,8 @@ def name_of(obj: Any) -> str:
         return str(type.__dict__["__qualname__"].__get__(obj))
     if kind in _NAMED:
         return str(getattr(obj, "__qualname__", None) or obj.__name__)
+    if is_a(obj, enum.Enum):
+        return f"{name_of(kind)}.{object.__getattribute__(obj, '__dict__').get('_name_')}"
     return f"<{type.__dict__['__name__'].__get__(kind)} object at {id(obj):#x}>"
 
 

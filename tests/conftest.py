@@ -59,7 +59,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What another compile() made would serve here: tests count what their own one captures, or change the engine."""
+    """Entries of another compile() would serve here: tests count what their own one captures, or change the engine."""
     call_site_family._members.clear()
     compiled_graphs.forget()
     code_memory.forget()

@@ -1,6 +1,6 @@
 """Write docs/causes.md: messages of Stator and of torch for programs with known causes.
 
-    python -m tools.causes_page        runs the programs of tests/unit/report/test_first_lines.py on both sides
+    python -m tools.causes_page        runs the programs of tests/unit/report/test_*first_lines.py on both sides
 
 In: programs with one break or recompile each.  Out: for each its source, the first line that Stator prints, and the
 first record of TORCH_LOGS=graph_breaks,recompiles of torch.compile.  Each side runs in a process of its own.
@@ -59,7 +59,10 @@ def text_by_torch(program: Callable[[], None], streams: dict[str, io.StringIO]) 
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [records], False
         logger.setLevel(logging.DEBUG)
-    program()
+    try:
+        program()
+    except Exception as error:  # the program runs under Stator: the refusal is the message
+        records.texts.append(f"{type(error).__name__}: {error}")
     lines = records.texts[0].strip().splitlines() if records.texts else ["(nothing)"]
     return "\n".join([*lines[:LONGEST], *(["..."] if len(lines) > LONGEST else [])])
 
@@ -71,15 +74,16 @@ def texts(side: str) -> dict[str, str]:
 
     import stator
     from tests.unit.report import test_first_lines as programs
+    from tests.unit.report import test_more_first_lines as more
 
     if side == "torch":
         torch._logging.set_logs(graph_breaks=True, recompiles=True)
-        programs.compiled = lambda fn: torch.compile(fn, backend="eager", dynamic=False)
+        programs.compiled = more.compiled = lambda fn: torch.compile(fn, backend="eager", dynamic=False)
         stator.disable = torch.compiler.disable  # type: ignore[assignment]
         stator.graph_break = torch._dynamo.graph_break  # type: ignore[assignment]
     found = {}
     warnings.simplefilter("ignore")
-    for program, _ in programs.PROGRAMS:
+    for program, _ in (*programs.PROGRAMS, *more.MORE):
         text_of = text_by_stator if side == "stator" else text_by_torch
         found[program.__name__] = text_of(program, programs.FIRST)
     return found
@@ -104,13 +108,14 @@ def plain(text: str) -> str:
 
 def page() -> str:
     from tests.unit.report.test_first_lines import PROGRAMS
+    from tests.unit.report.test_more_first_lines import MORE
 
     found = both()
     lines = ["# Causes, as both sides print them", "", "Written by `python -m tools.causes_page` from the programs of "
-             "`tests/unit/report/test_first_lines.py`: the first line that Stator prints, which that test checks, and "
-             "the first record of `TORCH_LOGS=graph_breaks,recompiles` of torch.compile for the same program. The line "
-             "of each is marked `# here`.", ""]
-    for program, _ in PROGRAMS:
+             "`tests/unit/report/test_first_lines.py` and `test_more_first_lines.py`: the first line that Stator "
+             "prints, which these tests check, and the first record of `TORCH_LOGS=graph_breaks,recompiles` of "
+             "torch.compile for the same program. The line of each is marked `# here`.", ""]
+    for program, _ in (*PROGRAMS, *MORE):
         name = program.__name__
         source = textwrap.dedent("".join(inspect.getsourcelines(program)[0][2:])).rstrip()
         lines += [f"## {name.replace('_', ' ')}", "", "```", source, "```", "", "Stator:", "", "```",

@@ -47,6 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 FOUNDATION = {"events", "errors", "breaks", "settings", "host"}
 LARGEST_ROOM = 25  # files in one folder
+LONGEST_SUMMARY = 5  # lines that state the input and the output of a folder
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"
@@ -270,6 +271,19 @@ def room_problems(graph: Mapping[str, set[str]], known: frozenset[str]) -> Itera
         yield Violation(path[0], 1, "rooms import one another: " + " -> ".join(path))
 
 
+def folder_problems(sources: Mapping[str, str]) -> Iterator[Violation]:
+    """Folders whose `__init__.py` does not state their input and their output in a few lines."""
+    for folder in sorted({module.rpartition(".")[0] for module in sources}):
+        text = sources.get(f"{folder}.__init__")
+        summary = ast.get_docstring(ast.parse(text)) if text is not None else None
+        if text is None:
+            yield Violation(folder, 1, "a folder without __init__.py")
+        elif summary is None or not ("->" in summary or "In:" in summary and "Out:" in summary):
+            yield Violation(folder, 1, "__init__.py states no input and output")
+        elif summary.count("\n") >= LONGEST_SUMMARY:
+            yield Violation(folder, 1, f"__init__.py states input and output in more than {LONGEST_SUMMARY} lines")
+
+
 def violations(sources: Mapping[str, str]) -> list[Violation]:
     """All broken rules, in the order of the modules."""
     known = frozenset(sources)
@@ -294,5 +308,6 @@ def violations(sources: Mapping[str, str]) -> list[Violation]:
 
 
 if __name__ == "__main__":
-    problems = violations(read_package(Path(__file__).resolve().parent.parent))
+    package = read_package(Path(__file__).resolve().parent.parent)
+    problems = [*violations(package), *folder_problems(package)]
     sys.exit("\n".join(map(str, problems)) if problems else 0)

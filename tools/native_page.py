@@ -56,7 +56,7 @@ def letters(row: Row) -> str:
 
 
 def further_facts(row: Row) -> str:
-    """What rows_arguments says of it: `list.append` has ` [stores]`."""
+    """Facts that rows_arguments adds: `list.append` has ` [stores]`."""
     held = [(each.name, getattr(row, each.name)) for each in FURTHER if getattr(row, each.name) != each.default]
     words = [name if value is True else f"{name} {value}" for name, value in held]
     return f" [{', '.join(words)}]" if words else ""

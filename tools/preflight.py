@@ -30,7 +30,7 @@ def dotted(version):
 
 
 def interpreter_problem(version, free_threaded, platform):
-    """What is wrong with the interpreter, or None."""
+    """The defect of the interpreter, or None."""
     accepted = "CPython %s to %s" % (dotted(OLDEST_PYTHON), dotted((3, FIRST_PYTHON_TOO_NEW[1] - 1)))
     if not platform.startswith("linux"):
         return "Stator builds on Linux only, and this is %s." % platform
@@ -45,7 +45,7 @@ def interpreter_problem(version, free_threaded, platform):
 
 
 def torch_problem(version):
-    """What is wrong with the torch of that version (None: there is no torch), or None."""
+    """The defect of the torch of that version (None: there is no torch), or None."""
     accepted = "torch %s or later" % dotted(OLDEST_TORCH)
     if version is None:
         return (
@@ -70,7 +70,7 @@ def torch_warning(version):
 
 
 def setuptools_problem(version):
-    """What is wrong with the setuptools of that version (None: there is none), or None."""
+    """The defect of the setuptools of that version (None: there is none), or None."""
     if version is not None and int(version.split(".")[0]) >= OLDEST_SETUPTOOLS:
         return None
     return "Stator needs setuptools %d or later to build, and %s: run pip install -U setuptools first." % (
@@ -80,7 +80,7 @@ def setuptools_problem(version):
 
 
 def compiler_problem(commands):
-    """What is wrong with the compilers `{"C": "gcc -pthread", "C++": "g++"}`, or None."""
+    """The defect of the compilers `{"C": "gcc -pthread", "C++": "g++"}`, or None."""
     for language, command in sorted(commands.items()):
         words = shlex.split(command or "")
         if not words or shutil.which(words[0]) is None:
@@ -95,7 +95,7 @@ def compiler_problem(commands):
 
 
 def header_problem(include):
-    """What is missing of CPython's headers, or None."""
+    """The missing header of CPython, or None."""
     for header in ("Python.h", os.path.join("internal", "pycore_frame.h")):
         if not os.path.exists(os.path.join(include, header)):
             return "Stator needs CPython's headers to build, and %s is not in %s (install python3-dev)." % (

@@ -32,6 +32,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/backends/regions/": "docs/regions.md",
     "stator/backends/background/": "docs/eager-start.md",
     "stator/artifacts/": "docs/artifacts.md",
+    "stator/backends/aot_wrappers.py": "docs/artifacts.md",
     "stator/capture/first_call.py": "docs/artifacts.md",
     "stator/host/lazy_imports.py": "docs/artifacts.md",
     "stator/ranks/": "docs/ranks.md",
@@ -44,6 +45,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/contracts/": "docs/contract.md",
     "stator/dumps/": "docs/report.md",
     "stator/guards/guard_filter.py": "docs/from-torch-compile.md",
+    "stator/backends/kernel_launches.py": "docs/performance.md",
     "stator/backends/symbol_inputs.py": "docs/from-torch-compile.md",
     "stator/interp/calls/module_copies.py": "docs/interpreter.md",  # step 17: C modules that are imported afresh
     "stator/interp/objects/weak_access.py": "docs/interpreter.md",  # step 17: weakref.proxy
@@ -57,7 +59,11 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/python/asserted_warnings.py": "docs/interpreter.md",  # step 17: assertWarns
     "stator/library/python/shown_exceptions.py": "docs/interpreter.md",  # step 17: sys.__excepthook__
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
+    "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
+    "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
+    "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14

@@ -10,6 +10,7 @@ import functools
 import linecache
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +86,9 @@ class Restorer(ValueReader):
         self.advances: dict[int, Advance] = {}  # by the id of what the trampoline calls
         for kind, make in (("source", self._source), ("advance", self._advance), ("eager entry", self._eager_entry),
                            ("same", self._same), ("text", self._text), ("closure", self._closure),
-                           ("node", self._node), ("partial", self._partial), ("method", self._method),
-                           ("record", self._record), ("place", self._place), ("named tuple", self._named_tuple)):
+                           ("weak", self._weak), ("node", self._node), ("partial", self._partial),
+                           ("method", self._method), ("record", self._record), ("place", self._place),
+                           ("named tuple", self._named_tuple)):
             self.made_by(kind, make)
 
     def _source(self, data: Data, note: Note) -> object:
@@ -141,6 +143,9 @@ class Restorer(ValueReader):
             if contents:
                 cell.cell_contents = self.value(contents[0])
         return function
+
+    def _weak(self, data: Data, note: Note) -> object:
+        return weakref.ref(self.value(data[0]))
 
     def _node(self, data: Data, note: Note) -> object:
         return fx.Graph().placeholder(data[0])

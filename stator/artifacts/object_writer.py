@@ -12,6 +12,7 @@ import functools
 import linecache
 import sys
 import types
+import weakref
 from typing import Any
 
 from torch import fx
@@ -41,6 +42,7 @@ class Describer(ValueWriter):
         self.makes(self._source)
         self.makes(self._continuation)
         self.makes(self._function)
+        self.makes(self._weak)
         self.makes(self._node)
         self.makes(self._record)
 
@@ -89,6 +91,11 @@ class Describer(ValueWriter):
         return ["closure", module.__name__, path, code_hash(code), contents, self.value(value.__defaults__),
                 self.value(value.__kwdefaults__), self.value(dict(value.__dict__))]
 
+    def _weak(self, value: Thing) -> Json:
+        if type(value) is not weakref.ref or value.__callback__ is not None or (held := value()) is None:
+            return None
+        return ["weak", self.value(held)]
+
     def _node(self, value: Thing) -> Json:
         """A node that stands for a value, as a key of some table."""
         return ["node", value.name] if type(value) is fx.Node else None
@@ -103,12 +110,12 @@ class Describer(ValueWriter):
                 or is_a(value, Points):
             return None
         if is_a(value, tuple):
-            return ["named tuple", cls.__module__, cls.__qualname__, [self.value(item) for item in tuple(value)]]
+            return ["named tuple", cls.__module__, path_of_class(cls), [self.value(item) for item in tuple(value)]]
         if cls is Place:  # a function that has moved has other lines
             return ["place", self.value(value.code), self.value(value.namespace), value.lasti,
                     value.line - value.code.co_firstlineno]
         if dataclasses.is_dataclass(value) or hasattr(value, "__dict__") or hasattr(cls, "__slots__"):
-            return ["record", cls.__module__, cls.__qualname__,
+            return ["record", cls.__module__, path_of_class(cls),
                     [[name, self.value(getattr(value, name))] for name in fields_of(value)]]
         return None
 
@@ -125,6 +132,12 @@ def fields_of(value: Thing) -> list[str]:
     slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__"]
     return [name for name in [*slots, *getattr(value, "__dict__", ())] if name not in ("__dict__",)
             and hasattr(value, name)]
+
+
+def path_of_class(cls: type) -> str:
+    """The name of a class of Stator in its module; some classes show another one in graphs."""
+    known = vars(sys.modules[cls.__module__])
+    return next((name for name, value in known.items() if value is cls), cls.__qualname__)
 
 
 def path_of_code(module: types.ModuleType, code: types.CodeType) -> list[Json]:

@@ -4,7 +4,7 @@ In: what a backend has returned.  Out: its passes (forward, backward, inference)
 that its names stand for, and the libraries of its kernels, for `pass_reader.py`.
 
 A pass is called without AOTAutograd's own code around it.  Where that code does more than to call the pass (writes to
-inputs after the graph, returned views), the graph has no portable form.
+inputs after the graph, returned views), `backends/aot_wrappers.py` has its facts as data, and does the same.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from stator.artifacts.cuda_kernels import parts_of_kernel
 from stator.artifacts.kernel_files import library_of
 from stator.artifacts.made_objects import is_empty
 from stator.artifacts.object_writer import Describer
-from stator.artifacts.pass_reader import LOADED, AlignedPass, BoxedPass, WholePass
+from stator.artifacts.pass_reader import LOADED, AlignedPass, BoxedPass
 from stator.artifacts.raw_steps import Thing
 from stator.artifacts.value_writer import NotPortable
-from stator.backends.autograd_passes import Direct, JoinedPasses
-from stator.backends.inner_calls import Passes, metadata_of
-from stator.backends.regions.direct_calls import direct_passes, takes_gradient
+from stator.backends.aot_wrappers import WrappedPasses, facts_of_wrappers
+from stator.backends.autograd_passes import JoinedPasses
+from stator.backends.inner_calls import Passes
 from stator.graph.fx.graph_modules import TEXT
 from stator.host.value_kinds import is_a
 
@@ -44,36 +44,29 @@ _FOUND = ("ViewAndMutationMeta", "AOTAutogradResult", "BundledAOTAutogradResult"
 # ---------------------------------------------------------------------- behind a compiled function
 
 
-def direct_of(compiled: Thing) -> tuple[Direct, Any] | None:
-    """The passes behind a function of AOTAutograd, and its metadata; None for any other function."""
+def passes_of(compiled: Thing) -> WrappedPasses | None:
+    """The passes behind a function of AOTAutograd, with what is done around them; None for any other function."""
     if not is_a(compiled, types.FunctionType) or not str(compiled.__module__).startswith(_AROUND):
         return None
+    try:
+        around = facts_of_wrappers(compiled)
+    except ValueError as why:
+        raise NotPortable(str(why)) from None
     passes = Passes()
-    meta: Thing = metadata_of(compiled)
     for each in held_by(compiled):
         kind = type(each).__name__
         if kind == "CompiledFxGraph":
             passes.keep("backward" if each.fx_kwargs.get("is_backward") else "forward", 0, each)
-        elif kind == "ViewAndMutationMeta":
-            meta = each
-        elif kind == "SerializableCompiledFunction" and meta is None:  # AOTAutograd had it in its cache
-            meta = each.serialize().runtime_metadata
         elif type(each) is types.FunctionType and each.__qualname__ == "run_as_is.<locals>.run":
             cells = dict(zip(each.__code__.co_freevars, each.__closure__ or (), strict=True))
             passes.keep(cells["kind"].cell_contents, 0, BoxedPass(each))
-    if meta is None or not passes.found:
+    first = "forward" if around.differentiable else "inference"
+    found = {first if kind in ("forward", "inference") else kind: run for kind, (_, run) in passes.found.items()}
+    if first not in found or passes.doubled:
         raise NotPortable("a compiled graph that AOTAutograd has wrapped otherwise")
-    count = len(meta.input_info)
-    trains = any(takes_gradient(info) for info in meta.output_info)
-    first = "forward" if trains else "inference"
-    found = {first if kind in ("forward", "inference") else kind: (count, run)
-             for kind, (_, run) in passes.found.items()}
-    if trains and "backward" not in found:
+    if around.differentiable and "backward" not in found:
         raise NotPortable("a backward pass that is compiled when backward() is first called")
-    direct = direct_passes(Passes(found, passes.doubled), meta, count, writes=not trains)
-    if direct is None:
-        raise NotPortable("a compiled graph around which AOTAutograd does more than to call its passes")
-    return direct, meta
+    return WrappedPasses(around, found[first], found["backward"] if around.differentiable else None)
 
 
 def held_by(compiled: object) -> list[Any]:
@@ -118,16 +111,10 @@ class PassWriter(Describer):
             self._writers.insert(0, write)
 
     def _autograd(self, value: Thing) -> Json:
-        if type(value) is WholePass:
-            return ["inference", self.value(value.direct)]
-        found = direct_of(value) if type(value) is types.FunctionType else None
+        found = value if type(value) is WrappedPasses else passes_of(value)
         if found is None:
             return None
-        direct, meta = found
-        if direct.backward is None:
-            return ["inference", self.value(direct)]
-        outputs: list[Json] = [not takes_gradient(info) for info in meta.output_info]
-        return ["training", self.value(direct), len(meta.input_info), outputs]
+        return ["wrapped", self.value(found.around), self.value(found.forward), self.value(found.backward)]
 
     def _joined(self, value: Thing) -> Json:
         if type(value) is not JoinedPasses:
@@ -198,9 +185,11 @@ class PassWriter(Describer):
             return None
         numbers = {node: number for number, node in enumerate(value.graph.nodes)}
         inner = {name: self.value(each) for name, each in value.named_children() if is_a(each, fx.GraphModule)}
-        held = {node.target for node in value.graph.nodes if node.op == "get_attr"} - inner.keys()
-        if held:
-            raise NotPortable(f"a graph that holds {sorted(held)[0]}")
+        held = sorted({node.target for node in value.graph.nodes if node.op == "get_attr"} - inner.keys())
+        for name in held:
+            if "." in name or (constant := self._tensor(getattr(value, name, None))) is None:
+                raise NotPortable(f"a graph that holds {name}")
+            inner[name] = ["constant", constant]
         return ["graph", [self._written(node, numbers) for node in numbers], inner]
 
     def _written(self, node: fx.Node, numbers: dict[fx.Node, int]) -> Json:

@@ -20,7 +20,8 @@ from stator.artifacts.cuda_kernels import Launch, load_triton
 from stator.artifacts.kernel_files import load_kernel
 from stator.artifacts.made_objects import Note, Restorer
 from stator.artifacts.raw_steps import Data, Thing
-from stator.backends.autograd_passes import Direct, JoinedPasses
+from stator.backends.aot_wrappers import WrappedPasses
+from stator.backends.autograd_passes import JoinedPasses
 from stator.graph.fx.graph_modules import TEXT, make_captured, make_graph_module
 
 if TYPE_CHECKING:
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
 
 LOADED = "<stator inductor>"  # the file name of a pass that was read from a file
 _ALIGNMENT = 16  # bytes, as kernels of Inductor expect
-
-
-@dataclass(eq=False)
-class WholePass:
-    """A graph without gradients: one pass, called directly."""
-
-    direct: Direct
-
-    def __call__(self, *args: Thing) -> Thing:
-        with torch.no_grad(), torch._C._DisableAutocast():
-            return self.direct.forward(list(args))
 
 
 @dataclass(eq=False)
@@ -84,21 +74,15 @@ class PassReader(Restorer):
                  blobs: dict[str, bytes]) -> None:
         super().__init__(rows, root, points)
         self.blobs = blobs
-        for kind in ("inference", "training", "joined", "generated", "namespace", "kernel", "triton", "aligned",
+        for kind in ("wrapped", "joined", "generated", "namespace", "kernel", "triton", "aligned",
                      "graph", "tensor"):
             self.made_by(kind, getattr(self, f"_{kind}"))
         self.made_by("method of graph", self._graph_method)
 
-    def _inference(self, data: Data, note: Note) -> object:
-        return WholePass(self.value(data[0]))
-
-    def _training(self, data: Data, note: Note) -> object:
-        direct, inputs, unused = self.value(data[0]), data[1], data[2]
-        made = [*range(inputs, inputs + direct.outputs)]
-        joined = JoinedPasses(inputs, inputs + direct.outputs, [(direct, [*range(inputs)], made, [])], made,
-                              [place for place, without in enumerate(unused) if without], torch._C._DisableAutocast)
-        joined.build()
-        return joined
+    def _wrapped(self, data: Data, note: Note) -> object:
+        made = WrappedPasses(*map(self.value, data))
+        made.build()
+        return made
 
     def _joined(self, data: Data, note: Note) -> object:
         inputs, count, steps, returned, unused, autocast = data
@@ -146,8 +130,9 @@ class PassReader(Restorer):
         for op, name, target, args, kwargs, dtypes, trace in rows:
             nodes.append(graph.create_node(op, self.value(target), argument(args), argument(kwargs), name))
             nodes[-1].meta = {"val": examples(dtypes), "stack_trace": trace}
-        modules = {name: self.value(each) for name, each in inner.items()}
-        return make_graph_module(graph, modules) if inner else make_captured(graph, modules, [])
+        held = {name: self._tensor(each[1][1:], note) if each[0] == "constant" else self.value(each)
+                for name, each in inner.items()}
+        return make_graph_module(graph, held) if inner else make_captured(graph, held, [])
 
     def _tensor(self, data: Data, note: Note) -> object:
         dtype, shape, text = self.value(data[0]), data[1], base64.b64decode(data[2])

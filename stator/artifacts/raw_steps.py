@@ -31,6 +31,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     types.MappingProxyType: (),
 }
 _DICTS = (dict, OrderedDict)
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _class_dict = type.__dict__["__dict__"].__get__
 _bases = type.__dict__["__bases__"].__get__
 _absent = object()
@@ -67,6 +68,8 @@ def take(value: Thing, step: Step) -> object:
         found = [*dict.values(value)][int(detail)]
     elif kind == "item" and type(value) in (tuple, list) and int(detail) < len(value):
         found = value[detail]
+    elif kind == "wrapper" and type(value) in _DESCRIPTORS and detail in ("__get__", "__set__", "__delete__"):
+        found = getattr(value, str(detail))
     elif kind == "vars":
         found = (instance_dict(value) or {}).get(str(detail), _absent)
     if found is _absent:

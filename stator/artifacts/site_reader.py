@@ -75,6 +75,7 @@ class LoadedResidual:
     resume: object
     graph_inputs: Sequence[object] = ()
     of_process: str = ""
+    of_seed: bool = False
 
 
 @dataclass
@@ -171,6 +172,8 @@ class StoredSite:
             code = self._read(self.values.found(number), bound)
             if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):
                 raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
+        if data.get("seed") not in (None, seed_of_hashes()):
+            raise Stale("the order of a set of strings counts, and PYTHONHASHSEED was another one")
         residual = None
         wanted: list[Source] = []
         packed = 0
@@ -182,7 +185,7 @@ class StoredSite:
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
-                                      [line[4:] for line in text.splitlines()[1:]], resume)
+                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])
@@ -204,6 +207,11 @@ class StoredSite:
             return evaluate(source, bound)
         except Unreadable:
             raise Stale(f"{source.text()} cannot be read") from None
+
+
+def seed_of_hashes() -> str:
+    """Text that differs between processes whose strings have other hashes."""
+    return f"{hash('the order of a set of strings'):x}"
 
 
 def member_of(cls: type, name: str, kind: Kind) -> object:

@@ -16,7 +16,7 @@ from typing import Protocol
 from stator.artifacts.container import Json
 from stator.artifacts.pass_data import PassWriter
 from stator.artifacts.raw_steps import Data, Thing
-from stator.artifacts.site_reader import Site
+from stator.artifacts.site_reader import Site, seed_of_hashes
 from stator.artifacts.value_writer import NotPortable, is_content, namespace_name
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.resume.resume_points import ResumePoint
@@ -142,6 +142,8 @@ class SiteWriter:
             if residual is not None:
                 if residual.of_process:
                     raise NotPortable(residual.of_process)
+                if residual.of_seed:
+                    row["seed"] = seed_of_hashes()
                 if residual.resume is not None:
                     self.values.advances[id(residual.resume.target)] = residual.resume
                 row["wanted"] = [self.values.value(source) for source in residual.wanted]

@@ -172,8 +172,8 @@ class ValueWriter:
                     _type_flags(value) & _CLASS_FLAGS]
         if is_a(value, (numpy.ufunc, type(numpy.where))):
             return None
-        if cls in (types.ModuleType, types.BuiltinFunctionType, *_DESCRIPTORS) or is_a(value, types.ModuleType) \
-                or is_a(value, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
+        if cls in (types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS) \
+                or is_a(value, (types.ModuleType, OpOverload, OpOverloadPacket, HigherOrderOperator)):
             return None
         facts: list[Json] = ["of", self.value(cls)]
         if cls in _PARTS:
@@ -231,6 +231,8 @@ class ValueWriter:
                 return ["step", self.number(owner), "class", name]
         if is_a(value, enum.Enum) and _class_dict(cls).get("_member_map_", {}).get(value._name_) is value:
             return ["member", self.number(cls), value._name_]
+        if cls is types.MethodWrapperType and type(value.__self__) in _DESCRIPTORS:
+            return ["step", self.number(value.__self__), "wrapper", value.__name__]
         if cls is types.BuiltinFunctionType and is_a(value.__self__, type):
             if _class_dict(value.__self__).get(value.__name__) is value:
                 return ["step", self.number(value.__self__), "class", value.__name__]

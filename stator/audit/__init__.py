@@ -1,4 +1,4 @@
-"""Compiled code against the program itself: every n-th call, or one call taken apart."""
+"""Compiled calls against the program itself: every n-th call, or one in detail.   call  ->  differences, a Finding"""
 
 from stator.audit.auditor import audited
 from stator.audit.search import Finding, bisect_call

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from stator import events
+from stator import errors, events
 from stator.audit.checkpoint import CannotRestore, Checkpoint
 from stator.audit.likeness import Outcome
 from stator.audit.reach import TooMuch, reach
@@ -81,7 +81,7 @@ def refuse(name: str, what: str, refused: list[str]) -> None:
     """Audit no further call, and say why once."""
     refused.append(f"{what} must not run twice")
     events.emit(events.AuditSkipped(name, refused[-1]))
-    warnings.warn(f"stator: audit: calls of {name} are not audited: {refused[-1]}", RuntimeWarning, stacklevel=5)
+    errors.warn(f"stator: audit: calls of {name} are not audited: {refused[-1]}")
 
 
 def answer(outcome: Outcome) -> Any:
@@ -111,4 +111,4 @@ def report(trials: Trials, entry: object, settings: Settings, name: str, found: 
         after.restore()
     event = events.AuditDifference(name, tuple(found), text, *place)
     events.emit(event)
-    warnings.warn(f"stator: audit: a compiled call of {name} differs from eager. {text}", RuntimeWarning, stacklevel=5)
+    errors.warn(f"stator: audit: a compiled call of {name} differs from eager. {text}")

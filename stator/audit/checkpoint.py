@@ -59,8 +59,6 @@ class Checkpoint:
         if failures:
             raise CannotRestore("; ".join(failures))
 
-    # ------------------------------------------------------------------ one object
-
     def _note(self, value: Any) -> None:
         kind = type(value)
         if is_a(value, torch.Tensor):
@@ -193,7 +191,6 @@ class Checkpoint:
         self.undo.append(undo)
 
     def _note_streams(self) -> None:
-        """Random streams and torch's settings."""
         torch_state, python_state, numpy_state = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
         devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()

@@ -1,9 +1,6 @@
 """Find the objects that a call can reach.   a function and its arguments  ->  each object, with a path to it
 
     args[0], args[0]['scale'], f.COUNT (a global that f names), f.<cell n>, self.layers[0].weight
-
-Followed are containers, instances, cells, functions (their closures, defaults and the globals that their code names),
-and the classes of the program.  Nothing here runs code of the program.
 """
 
 from __future__ import annotations
@@ -46,7 +43,6 @@ class Reached:
 
 
 def reach(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Reached]:
-    """By id, in the order in which they were met."""
     found: dict[int, Reached] = {}
     todo: list[tuple[Any, str]] = [(function, getattr(function, "__name__", "fn"))]
     todo += [(value, name) for name, value in reversed(kwargs.items())]

@@ -65,7 +65,6 @@ class Trials:
         self.unrepeatable: str | None = None  # an operator of the eager run that must not run twice
 
     def attempt(self, callee: Callable[..., Any], quiet: bool = True) -> Outcome:
-        """Make the call and leave its effects."""
         if callee is not self.fn:
             return run(lambda: callee(*self.args, **self.kwargs), self.reached, quiet)
         watch = Unrepeatable()
@@ -85,8 +84,6 @@ class Trials:
 
     def compare(self, eager: Outcome, compiled: Outcome) -> list[tuple[str, str]]:
         return list(differences(eager, compiled, self.exact))
-
-    # ------------------------------------------------------------------ places
 
     def first_line(self, happened: Callable[[], bool]) -> tuple[str, int] | None:
         """The line of the program after which something is so, in an eager run."""

@@ -33,9 +33,8 @@ def load_partition() -> Any:
 def run_as_is(kind: str, shielded: bool, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The compiler of AOTAutograd's graphs that compiles nothing; `shielded`: run the graph with autocast off.
 
-    Detach results that are views of temporary tensors (the inverse of a view that was written to): autograd would
-    refuse to have them changed in place.  Call the operators themselves: FX's code finds them by name at each call,
-    where the program may have put something else since.
+    Detach results that are views of temporary tensors: autograd would refuse to have them changed in place.  Call the
+    operators themselves: FX's code finds them by name at each call, where the program may have replaced them.
     """
     forward = straight_function(gm, located=True)
 
@@ -46,7 +45,6 @@ def run_as_is(kind: str, shielded: bool, gm: torch.fx.GraphModule, example_input
             return [detach_view(each) for each in forward(*args)]
 
     boxed = load_autograd().make_boxed_func(run)
-    boxed.keeps_autocast = not shielded
     return keep_pass(kind, len(example_inputs), boxed)  # type: ignore[no-any-return]
 
 
@@ -66,11 +64,7 @@ def as_traced(value: Any, example: Any) -> Any:
 
 @contextlib.contextmanager
 def compilers(gm: torch.fx.GraphModule) -> Iterator[dict[str, Any]]:
-    """The compilers of AOTAutograd's graphs.
-
-    Leave the backward pass to the autocast around `backward()`, as in eager: AOTAutograd turns autocast off around
-    both passes if it is on while it compiles.  So the graph turns it on itself, and the forward pass is shielded here.
-    """
+    """The compilers of AOTAutograd's graphs; the graph turns autocast on itself, for its forward pass alone."""
     kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     if kinds:
         *_, first = gm.graph.find_nodes(op="placeholder") or [gm.graph._root]

@@ -29,11 +29,7 @@ _TAG = "partitioner_tag"  # of AOTAutograd, on each node of a graph for both pas
 
 @contextlib.contextmanager
 def eager_streams(module: fx.GraphModule) -> Iterator[None]:
-    """While AOTAutograd works: have it keep every draw, also in branches, and take none apart into others.
-
-    A graph that runs operator by operator draws from the program's own streams: what is drawn next, in the graph and
-    after it, depends on every draw before.  AOTAutograd drops a draw that nobody uses: `torch.rand([])`.
-    """
+    """Have AOTAutograd keep every draw, also unused ones and those in branches: the numbers drawn next depend on it."""
     inner = [each for each in module.modules() if isinstance(each, fx.GraphModule)]
     operators = {node.target for each in inner for node in each.graph.nodes if _draws_inside(each, node)}
     operators -= _side_effectful_functions
@@ -49,10 +45,7 @@ _FORWARD = (None, CheckpointPolicy.MUST_SAVE)  # marks of what no checkpoint mak
 
 
 def draws_in_place(partition: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave each draw in its pass, in its order, where the graph of both passes is cut.
-
-    AOTAutograd moves a draw of the backward pass, which needs no gradient, into the forward pass.
-    """
+    """Leave each draw in its pass: AOTAutograd moves draws of the backward pass into the forward pass."""
     def cut(joint: fx.GraphModule, *args: object, **kwargs: object) -> Any:
         cut_by = partition
         for node in joint.graph.nodes:
@@ -82,12 +75,7 @@ _DROPOUT = torch.ops.aten.dropout.default
 
 @contextlib.contextmanager
 def dropouts_of_everything() -> Iterator[None]:
-    """Compile F.dropout(x, 1.0) to x * 0, as the operator computes it.
-
-    AOTAutograd takes dropout apart by a rule that draws random numbers for every p, and Inductor writes zeros
-    whatever `x` holds. The operator draws none for p = 1, and 0 * inf is nan: the next draw would be another
-    number.
-    """
+    """Compile F.dropout(x, 1.0) to x * 0, as the operator computes it: no number is drawn, and 0 * inf is nan."""
     rules = dict(_DROPOUT.py_kernels)
     _replace({key: _as_the_operator_does(known) for key, known in rules.items()})
     try:
@@ -113,9 +101,7 @@ def _replace(rules: dict[Any, Callable[..., Any]]) -> None:
 def trainable_lstm(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], grad_enabled: bool) -> Iterator[None]:
     """Turn oneDNN off around the compilation of an LSTM that learns.
 
-    AOTAutograd takes an LSTM apart by a rule that picks oneDNN's kernel for inference whenever the *sequence* needs
-    no gradient, though the weights may; the graph then fails when it runs. Without oneDNN the rule picks the other
-    way, whose last states have a dimension too many in torch 2.11.
+    AOTAutograd picks oneDNN's kernel for inference whenever the *sequence* needs no gradient, though the weights may.
     """
     wants_grad = grad_enabled and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs)
     if not wants_grad or not any(node.target in _LSTM for node in gm.graph.nodes):
@@ -151,12 +137,7 @@ class _NoMarks(dict[int, set[int]]):
 
 @contextlib.contextmanager
 def without_size_marks() -> Iterator[None]:
-    """Keep AOTAutograd from marking tensors whose sizes are symbolic: vars(compiled(x)) is {}, as in eager.
-
-    Its runtime sets an attribute on results, and on inputs that it saves for backward, so that the next graph of
-    torch._dynamo has these sizes dynamic. The program sees the attribute; in torch 2.11 it is the one that
-    `maybe_mark_dynamic` sets, and the next capture would heed and guard it.
-    """
+    """Keep AOTAutograd from marking tensors whose sizes are symbolic: vars(compiled(x)) is {}, as in eager."""
     known = ViewAndMutationMeta.__post_init__
 
     @functools.wraps(known)
@@ -174,12 +155,7 @@ def without_size_marks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def floats_as_data(shape_env: Any) -> Iterator[None]:
-    """Compile a graph with a boxed float without a constant in it.
-
-    The residual hands such a float over inside a tensor, and the graph takes it out with `item()`. AOTAutograd
-    would rather have the float made a constant, and asks torch's own tracer to start again; to it, that wish has
-    been granted.
-    """
+    """Compile a graph with a boxed float without a constant in it; AOTAutograd would restart torch's own tracer."""
     known = () if shape_env is None else shape_env.backed_var_to_val
     names = {str(symbol) for symbol in known if symbol_is_type(symbol, SymT.FLOAT)}
     if not names:
@@ -195,12 +171,7 @@ def floats_as_data(shape_env: Any) -> Iterator[None]:
 
 
 def save_values(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
-    """Forbid recomputation from written inputs: y = w * b.exp(); b.add_(1)  ->  b.exp() is saved.
-
-    AOTAutograd may save an input in place of a value made of it, and make the value again in the backward pass,
-    which reads the new contents.  AOTAutograd copies the mark to its own graphs. Checkpoints of the user recompute
-    as in eager.
-    """
+    """Forbid recomputation from written inputs: y = w * b.exp(); b.add_(1)  ->  b.exp() is saved."""
     storages = set(gm.meta.get(WRITTEN_AROUND, ())).union(*map(written_storages, gm.graph.nodes))
     storages.intersection_update([storage_of(fake) for fake in inputs if type(fake) is FakeTensor])
     for node in gm.graph.nodes if storages else ():

@@ -26,11 +26,11 @@ from stator.backends.aot_rules import (
     trainable_lstm,
     without_size_marks,
 )
+from stator.backends.aot_wrappers import note_wrappers, wrappers_kept
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
-from stator.backends.inner_calls import note_metadata
 from stator.backends.pieces import InOnePiece, compile_pieces, has_nothing_to_fuse, settings_kept
 from stator.backends.regions import Whole, compile_regions, gradients_to_take_between
 from stator.backends.registry import Backend, find_backend, tuning_keywords
@@ -50,11 +50,7 @@ Share = Callable[[torch.fx.GraphModule, Sequence[Any], bool, Callable[[], Callab
 
 def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None = None) -> Callable[..., Any]:
-    """Compile `gm`, which from now on belongs to the backend.
-
-    `grad_enabled` is the grad mode in which the graph was captured: it decides whether AOTAutograd makes a
-    graph for training or for inference.
-    """
+    """Compile `gm`, which then belongs to the backend; `grad_enabled`: the grad mode of the capture."""
     consumed = consumed_results(gm.graph)
     compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled, share)
     return with_histories(compiled, consumed) if consumed else compiled
@@ -108,7 +104,6 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 
 def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Call the backend."""
     backend = find_backend(settings.backend)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
@@ -117,12 +112,12 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     save_values(gm, example_inputs)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
-    with tracing_context(fake_mode) as context, compile_context(numbered), \
+    with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
         compiled = call_backend(backend, gm, example_inputs, settings)
-    note_metadata(compiled, context.fw_metadata)
+    note_wrappers(compiled, around)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
@@ -132,10 +127,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                               fake_mode: FakeTensorMode, grad_enabled: bool, share: Share | None = None
                               ) -> Callable[..., Any]:
-    """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is.
-
-    `share` finds the compiled form of an equal piece.
-    """
+    """Compile a graph in pieces, else in one, else run it as it is; `share` finds a compiled equal piece."""
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
         if has_boundaries(piece.graph):
             return compile_around_boundaries(piece, given, settings, fake_mode, grad, share)
@@ -197,10 +189,7 @@ def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def tracing_context(fake_mode: FakeTensorMode) -> Iterator[TracingContext]:
-    """AOTAutograd and Inductor find the fake mode, and leave their guards, in torch's tracing context.
-
-    A context that the caller has opened for this fake mode is used, so that it can read those guards.
-    """
+    """The tracing context of torch in which compilers find the fake mode and leave guards; the caller's, if any."""
     current = TracingContext.try_get()
     if current is not None and current.fake_mode is fake_mode:
         yield current

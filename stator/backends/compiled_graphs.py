@@ -1,14 +1,8 @@
 """Compile one graph once.   a graph whose content was compiled before  ->  the compiled graph there is
 
 In: a captured graph and its settings.  Out: its compiled form, from the backend or from an earlier capture of equal
-content under equal settings.  The key is complete, or the graph is compiled for itself (`Unkeyed`): a graph that holds
-a tensor, a function of the user, an operator with unknown effects, an unbacked symbol, or is recorded for addresses.
-
-Backends that take settings share between all captures. Others are part of the program: they share between compile()
-calls of one code object, and get each graph that one compile() call captures unless another one's is equal.
-
-Symbols are numbered in the order in which the graph first has them; ranges and guards over them belong to the key.
-Guards that the backend added are added to the capture that takes its result; a call that they refuse compiles anew.
+content.  The key is complete, or the graph is compiled for itself (`Unkeyed`).  Symbols are numbered in the order of
+the graph; ranges and guards over them belong to the key.  User-defined backends share within one code object alone.
 """
 
 from __future__ import annotations

@@ -32,12 +32,7 @@ _WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
 
 
 def begins_generation(settings: Settings) -> Callable[[], None] | None:
-    """The call that marks a new generation, for backends that record CUDA graphs.
-
-    Such a backend keeps the outputs of one call alive in memory of its own, and takes that memory back when the
-    next call begins.  It cannot see where that is: torch counts the calls of compiled functions for it, and a front
-    end that does not count makes every call look like one more step of the first, recorded anew each time.
-    """
+    """The call that marks a new generation: recorded CUDA graphs reuse the memory of outputs from there on."""
     return begin_generation if records_cuda_graphs(settings) else None
 
 
@@ -68,12 +63,7 @@ _MEMBER_DICTS = frozenset({"_parameters", "_buffers"})
 
 
 def mark_static_inputs(gm: torch.fx.GraphModule) -> None:
-    """Mark the parameters and buffers of a graph as inputs that stay where they are.
-
-    A compiler that records CUDA graphs copies every other input into a place of its own at each call. The marks are
-    those that torch's compilers look for; Inductor itself checks that a static input still has its address. Other
-    tensors that stay were marked when the graph was made (`emit/residual/graph_inputs.py`).
-    """
+    """Mark parameters and buffers as static inputs: CUDA graphs copy every other input at each call."""
     current = CompileContext.current_compile_id()
     new = current is None or current == _latest[0]
     gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(graph_numbers), frame_compile_id=0) if new else current

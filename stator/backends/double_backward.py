@@ -1,11 +1,8 @@
 """Gradients of gradients through AOTAutograd.   grad(y, x, create_graph=True)  ->  the graph run again, by autograd
 
-In: a compiled graph whose backward AOTAutograd has made, which cannot be differentiated.  Out: the same, but where the
-program asks for a backward pass that can be differentiated again, the captured graph is run eagerly on the inputs of
-that call and autograd differentiates it.  Every other backward pass is the compiled one.
-
-Not done, so that torch's own error is raised: the graph writes to an input that it reads, the program has changed one
-in place meanwhile, or the compiler draws other random numbers than eager does.
+Only a backward pass that must be differentiable runs the captured graph eagerly, on the inputs of that call.  torch's
+own error is raised where the graph writes to an input that it reads, the program has changed one in place since, or the
+compiler draws other random numbers than eager does.
 """
 
 from __future__ import annotations
@@ -50,10 +47,7 @@ def all_on_cpu(inputs: Sequence[Any]) -> bool:
 
 
 def writes(gm: torch.fx.GraphModule) -> frozenset[int] | None:
-    """The inputs that the graph changes without looking at them; None where it may look at what it has changed.
-
-    Writes through `.data` are not counted anywhere.
-    """
+    """Inputs that the graph writes and never reads; None where it may read what it has written."""
     changes = reads_data = False
     for node in gm.graph.nodes:
         changes = changes or writes_memory(node)

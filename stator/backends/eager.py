@@ -17,17 +17,12 @@ from stator.settings.options import Settings
 
 def compile_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings ) -> Callable[...,
                   Any]:
-    """Run the captured operators one by one."""
     branch_in_python(gm)
     return straight_function(gm)
 
 
 def branch_in_python(gm: torch.fx.GraphModule) -> None:
-    """Where the program has an `if`, take one of two inner graphs by an `if`.
-
-    The operator itself gives its results a history of its own, for which it traces both graphs at every call that
-    needs gradients; autograd follows the graph that runs just as well.
-    """
+    """Take one of two inner graphs by an `if`: the operator would trace both at each call that needs gradients."""
     for module in gm.modules():
         if isinstance(module, torch.fx.GraphModule):
             found = [node for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)

@@ -1,11 +1,7 @@
 """Name a graph by its content.   nodes, constants, layouts of fakes  ->  a hashable key
 
-In: FX nodes with their fake values.  Out: keys that are equal where a compiler, under equal settings, makes the same of
-both: operators, order, constants, which value goes where, and the layout of every value.  Names of nodes, places of the
-program and the tensors themselves are no part of it.
-
-Symbolic sizes are compared by their expressions, which belong to one shape environment: keys of graphs with symbols are
-comparable within one capture.  `compiled_graphs.py` makes keys that hold across captures.
+Equal keys: a compiler, under equal settings, makes the same of both.  Symbolic sizes are compared by their expressions,
+within one capture; `compiled_graphs.py` makes keys that hold across captures.
 """
 
 from __future__ import annotations
@@ -72,7 +68,6 @@ class Contents:
         return Same(node.target)
 
     def of_inner(self, name: str) -> Key:
-        """An inner graph, by its content."""
         if name not in self.inner:
             held: Any = self.owner
             for part in name.split("."):
@@ -166,7 +161,6 @@ def shared(values: Iterable[Any]) -> Key:
 
 
 def graph_key(contents: Contents) -> Key:
-    """Key of a whole graph module."""
     nodes = list(contents.owner.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     output = nodes[-1]

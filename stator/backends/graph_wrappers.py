@@ -20,12 +20,10 @@ Function = Callable[..., Any]
 
 
 def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, int]:
-    """How often the graph writes to each input; nothing where that cannot be told or must not be touched.
+    """How often the graph writes to each input; nothing where that is unknown or counters must stay as they are.
 
-    x.add_(1); x.mul_(2)  ->  x._version grows by 2, whatever the compiled graph does: AOTAutograd counts the copies
-    that it makes instead. Where results can be differentiated, what autograd has saved is checked against these
-    counters: only those stay where they were of inputs whose every write hides from autograd (`x.data.add_(1)`, a
-    numpy array on the memory of x).
+    x.add_(1); x.mul_(2)  ->  x._version grows by 2, whatever the compiled graph does.  Where results can be
+    differentiated, only counters of inputs whose every write hides from autograd (`x.data.add_(1)`) are restored.
     """
     results = next(node for node in reversed(gm.graph.nodes) if node.op == "output").all_input_nodes
     values = [node.meta.get("example_value") for node in results]
@@ -80,11 +78,7 @@ def consumed_results(graph: fx.Graph) -> Consumed:
 
 
 def with_histories(compiled: Callable[..., Any], consumed: Consumed) -> Callable[..., Any]:
-    """Give results the history that a backward pass in the graph has consumed (library/torch/backward).
-
-    The graph returns them detached; each becomes a tensor that requires a gradient, and whose own backward pass
-    raises the error of autograd.
-    """
+    """Give results the history that a backward pass in the graph has consumed: it raises the error of autograd."""
     def run(*args: Any) -> Any:
         out = list(compiled(*args))
         with torch.enable_grad():
@@ -125,11 +119,7 @@ def _codes(module: types.ModuleType) -> Iterator[types.CodeType]:
 
 
 def past_patches(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Take monkeypatches of Tensor off while a graph runs: AOTAutograd's runtime calls torch's own members.
-
-    The code around a compiled graph uses tensors by name: AOTAutograd's wrappers, and those of this folder.  An
-    entry that was captured without patches holds as long as those names are torch's own.
-    """
+    """Take monkeypatches of Tensor off while a graph runs: the wrappers around it call torch's own members."""
     def run(*args: object) -> Any:
         with suspended(find_patches()):
             return compiled(*args)

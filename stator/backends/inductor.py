@@ -18,12 +18,12 @@ from torch._guards import TracingContext
 from stator.backends.aot_rules import partitioner_of_marks
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.inner_calls import keep_pass, keeps_passes
+from stator.backends.kernel_launches import launches_shortened
 from stator.settings.options import Settings
 
 
 def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                      settings: Settings ) -> Callable[..., Any]:
-    """Compile the graph with Inductor."""
     module = importlib.import_module("torch._inductor.compile_fx")
     utils = importlib.import_module("torch._inductor.utils")
     passes: Any = keeps_passes()
@@ -46,6 +46,7 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                 around.enter_context(functorch_config.patch(enable_autograd_cache=False))
             around.enter_context(loaded_passes_kept())
             inner["inner_compile"] = compile_pass
+        around.enter_context(launches_shortened())
         return module.compile_fx(  # type: ignore[no-any-return]
             gm, list(example_inputs), config_patches=patches, **inner)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -32,13 +30,11 @@ class Passes:
         self.found[kind] = inputs, getattr(function, "current_callable", None) or function
 
 
-_metadata: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # of AOTAutograd, by function
 _wanted: contextvars.ContextVar[Passes | None] = contextvars.ContextVar("wanted passes", default=None)
 
 
 @contextlib.contextmanager
 def passes_kept() -> Iterator[Passes]:
-    """While a graph is compiled."""
     passes = Passes()
     token = _wanted.set(passes)
     try:
@@ -57,16 +53,6 @@ def keep_pass(kind: str, inputs: int, function: Any) -> Any:
 
 def keeps_passes() -> Passes | None:
     return _wanted.get()
-
-
-def note_metadata(compiled: object, metadata: object) -> None:
-    """Keep what AOTAutograd found out about a graph, for whoever stores it."""
-    if metadata is not None and type(compiled) is FunctionType:
-        _metadata[compiled] = metadata
-
-
-def metadata_of(compiled: object) -> object:
-    return _metadata.get(compiled)
 
 
 def kernel_address() -> str:

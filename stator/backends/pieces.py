@@ -1,10 +1,7 @@
 """Compile a graph in pieces.   a graph with autograd boundaries  ->  compiled pieces between them
 
-In: a graph that makes Parameters, calls modules with backward hooks, has recurrent layers or differentiable branches
-(see graph/analysis/autograd_boundaries).  Out: a function that runs the compiled pieces and the boundaries in their
-order.  Autograd joins the backward graphs of pieces at the boundaries, and differentiates across them.  Each way of a
-branch is compiled apart.  No piece leaves torch's settings (grad mode, autocast) changed: a region of autocast with a
-boundary begins and ends between pieces.
+Out: a function that runs the compiled pieces and the boundaries in their order; autograd joins their backward graphs.
+Each way of a branch is compiled apart.  A region of autocast with a boundary begins and ends between pieces.
 """
 
 from __future__ import annotations
@@ -31,6 +28,7 @@ from stator.graph.analysis.autograd_boundaries import (
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
+from stator.ranks.buckets import BUCKET
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
 FILENAME = "<stator pieces>"
@@ -92,7 +90,6 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
 
 
 def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
-    """Pieces and boundaries in order."""
     keep_parts_together(graph)
     steps: list[Any] = []
     place: dict[fx.Node, int] = {}
@@ -107,7 +104,7 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
             steps.append(Branch(node, grad_enabled, list(settings.values())) if node.target is cond_op else node)
         elif node in loose:
             steps.append(node)  # between pieces, as a boundary is
-        elif not steps or type(steps[-1]) is not Piece:
+        elif not steps or type(steps[-1]) is not Piece or BUCKET in node.meta:
             steps.append(Piece([node], grad_enabled=grad_enabled, settings=list(settings.values())))
         else:
             steps[-1].nodes.append(node)
@@ -124,10 +121,7 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
 
 
 def written_around(graph: fx.Graph, steps: list[Any], last: fx.Node | None) -> Iterator[set[int]]:
-    """For each piece the memory that is written to while the values may still be needed that it has saved.
-
-    The gradient `last` consumes what pieces before it have saved.
-    """
+    """The memory written while values that each piece has saved may be needed; `last` consumes those before it."""
     everywhere = set().union(*map(written_storages, graph.nodes))
     before = steps.index(last) if last is not None else 0
     nodes = [node for step in steps[:before] for node in (
@@ -150,13 +144,9 @@ def has_nothing_to_fuse(graph: fx.Graph) -> bool:
 
 
 def take_gradients_between(graph: fx.Graph) -> fx.Node | None:
-    """Differentiate across boundaries by torch's engine: such a gradient is one itself, as is a leaf made here.
-
-    So is a gradient before a boundary: a piece would return values whose history it has consumed. Return the last one,
-    where no history is left behind it.
-    """
+    """Differentiate by torch's engine across and before boundaries; return the last gradient without a history."""
     order = {node: number for number, node in enumerate(graph.nodes)}
-    end = max([order[node] for node in graph.nodes if is_boundary(node)])
+    end = max([order[node] for node in graph.nodes if is_boundary(node)], default=-1)
     across: dict[fx.Node, None] = {}
     known = -1
     while known != len(across):
@@ -200,7 +190,7 @@ def settings_across_boundaries(graph: fx.Graph, grad_enabled: bool) -> set[fx.No
     stretch: list[fx.Node] = []
     began: dict[Any, Any] = {}
     for node in graph.nodes:
-        if is_boundary(node) or node.op == "output":
+        if is_boundary(node) or node.op == "output" or BUCKET in node.meta:
             if any(now[key] != value for key, value in began.items()):
                 found.update(stretch)
             stretch, began = [], {}
@@ -230,7 +220,6 @@ def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
-    """Torch with these values of settings."""
     with kept(state):
         for (setting, key), value in state.items():
             setting.setter(*key, *value)
@@ -296,6 +285,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
         for each in node.all_input_nodes:
             copied(each)
         known[node] = graph.node_copy(node, copied)
+        known[node].meta.pop(BUCKET, None)
     graph.output(tuple(known[node] for node in step.outputs))
     return fx.GraphModule(gm, graph)
 
@@ -337,10 +327,7 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
 
 
 class EngineGradients:
-    """Have torch's engine differentiate; each gradient gets the layout that the capture promised to later pieces.
-
-    Kernels of a backward pass choose their own strides, and autograd copies what it accumulates into `.grad`.
-    """
+    """Have torch's engine differentiate; each gradient gets the layout that the capture promised to later pieces."""
 
     def __init__(self, node: fx.Node) -> None:
         self.kwargs = node.kwargs

@@ -1,8 +1,6 @@
-"""The table of backends.
+"""The table of backends.   a name or a callable, as the user gives it  ->  the `Backend` behind it
 
-In: a name or a callable, as the user gives it.  Out: the `Backend` behind it, or an error that lists the
-names there are. Installed packages add backends as entry points of group `torch_dynamo_backends`; those are
-found when a name is first asked for, and loaded when it is first used.
+Installed packages add backends as entry points of group `torch_dynamo_backends`, loaded at first use.
 """
 
 from __future__ import annotations

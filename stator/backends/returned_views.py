@@ -1,9 +1,7 @@
 """Take returned views outside the compiled graph.   return h.chunk(2)  ->  the graph returns h, and chunk runs after it
 
-In: a graph to be differentiated that returns parts of an operation with several views (chunk, split, unbind), or views
-made without grad mode.  Out: the graph with their bases as results, and what makes the views of those.  AOTAutograd
-would return tensors of its own for them: they share no memory with a base that was written to, and autograd does not
-refuse to have them changed in place.
+AOTAutograd would return tensors of its own for views of an operation with several, and for views made without grad
+mode: they share no memory with a base that was written to, and autograd lets them be changed in place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Distinguish the entries of one function.   guards of each entry  ->  a program that reads a few values
 
-With many entries, trying them one after the other costs more than the call. The values by which their guards differ
-most (an argument's number or shape, an attribute) are read first, and C++ remembers which entry took the last call
-with them. It is a guess about where to begin: each entry's own guards decide, as ever.
+The values by which their guards differ most are read first, and C++ remembers which entry took the last call with them.
 """
 
 from __future__ import annotations

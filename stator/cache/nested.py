@@ -1,11 +1,7 @@
-"""Python frames below the unsupported instruction of a graph break, compiled in turn.
+"""Compile Python frames below the native instruction of a graph break (PEP 523 hook).
 
-In: a native call that the program makes between two captured segments.  Out: its value; every Python function of the
-program that it enters, directly or from C code, goes through a compiled entry of its own (PEP 523 hook).
-
-Who is compiled: functions of the program and its libraries, without a closure, that are handed a tensor, a module or
-a container of them.  Everything else runs natively, and what it calls is looked at in turn.  A function whose capture
-gave no graph is left alone from then on.
+In: functions that it enters, directly or from C code.  Compiled are those of the program and its libraries without a
+closure whose arguments hold a tensor or a module.  A function whose capture gave no graph is left alone.
 """
 
 from __future__ import annotations

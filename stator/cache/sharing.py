@@ -1,10 +1,7 @@
 """Entries of one place that share a compiled graph.   batch n and batch 1: two traces, one compilation
 
 In: a trace that is about to be compiled, and the entries there are.  Out: the compiled graph of an entry whose graph is
-the same but for sizes, if that graph may be used at the sizes of this call; else None.
-
-A size of 1 is a constant of its own, because a program may do something else then (and broadcasting does): so it is
-traced for itself. Where the trace shows that nothing else happens, the compiled graph for larger sizes serves it, too.
+the same but for sizes, if it may be used at the sizes of this call; else None.
 """
 
 from __future__ import annotations
@@ -30,10 +27,7 @@ class Shareable:
 
 
 def description_of(done: Any, residual: Any) -> Description | None:
-    """Describe a graph for comparison with later traces; None where there is nothing to share, or sharing is refused.
-
-    The backward of a graph may be compiled later, and then ask about sizes: graphs for training have their own.
-    """
+    """Describe a graph for comparison with later traces; None where nothing can be shared, as with a late backward."""
     symbols = done.vm.recorder.symbols
     outputs = next(node for node in reversed(residual.graph.graph.nodes) if node.op == "output")
     if any(getattr(node.meta.get("example_value"), "requires_grad", False) for node in outputs.all_input_nodes):

@@ -109,7 +109,6 @@ class CallSite:
 
     @property
     def title(self) -> str:
-        """The name in messages."""
         return events.names.site(self.name)
 
     def user_line(self, bound: tuple[Any, ...]) -> tuple[str, int]:

@@ -1,11 +1,7 @@
 """Entries that other compile() calls of a function have made.   for layer in layers: layer.compile()  ->  one graph
 
-In: a place that has no entry for a call, and the other places made from the same function under the same settings.
-Out: an entry of theirs whose guards fit this call, with a guard program of this place's own; or None.
-
-What a bound method or a module is compiled for is its first argument, guarded like every other: an entry that was made
-for one layer serves the next one like it.  Functions that were made apart have closures of their own and share nothing.
-With CUDA graphs each place has its own, since these are recorded for one set of addresses.
+In: a site that has no entry for a call, and the sites of the same function under the same settings.  Out: an entry of
+theirs with a guard program for this site, or None.  CUDA graphs are recorded for addresses: each site has its own.
 """
 
 from __future__ import annotations
@@ -93,9 +89,6 @@ def same_settings(one: Settings, other: Settings) -> bool:
         return False
     return all(getattr(one, each.name) == getattr(other, each.name) for each in fields(Settings)
                if each.name not in ("backend", "name"))
-
-
-# ---------------------------------------------------------------------- forced backends
 
 
 def settings_under(settings: Settings, backend: Any) -> Settings:

@@ -1,8 +1,7 @@
 """Callables of every kind, as the one kind that `capture` takes.
 
-In: whatever the user hands to `stator.compile`.  Out: a Python function or a bound method of one that does
-the same when it is called; and around the compiled entry, an object that binds, prints and inspects like
-the original.
+In: any callable.  Out: a Python function or a bound method that does the same when it is called; around the
+compiled entry, an object that binds, prints and inspects like the original.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ def apply_partial(partial: functools.partial[Any]) -> Callable[..., Any]:
 
 
 class CompiledCallable:
-    """The compiled form of a callable that is not a plain function.
-
-    It does not bind as a method, since the original does not either; attributes are the original's.
-    """
+    """The compiled form of a callable that is not a plain function; it does not bind as a method, like the original."""
 
     def __init__(self, original: Callable[..., Any], entry: Callable[..., Any]) -> None:
         self._stator_entry = entry
@@ -123,7 +119,6 @@ def dress(original: Callable[..., Any], traced: Callable[..., Any], entry: Calla
 
 
 def require_callable(fn: object, api: str) -> None:
-    """Raise unless `fn` can be called."""
     if not callable(fn):
         raise OptionTypeError(f"{api}({fn!r}) is not accepted: {type(fn).__name__} is not callable; use a function, a "
                               "method, a class, a callable object or an nn.Module")

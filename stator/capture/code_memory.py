@@ -1,12 +1,7 @@
 """Numbers and sizes that change from one compile() call of a code object to the next.
 
-In: the guards of each entry that a compile() call of some code has made; a call that another one captures.  Out: the
-numbers and sizes that differ, added to what that site has seen to change.  20 closures over 20 ints, or 20 modules that
-differ in one: two graphs.
-
-Sources that start at the function become sources that start at an argument behind the others, which holds the function.
-A source that starts at another object is not kept.  Entries for parameters of other layouts, or containers of other
-lengths, teach nothing: that is another model.
+In: the guards of entries of each compile() call; a call that another one captures.  Out: the numbers and sizes that
+differ.  20 closures over 20 ints: two graphs.  Entries with parameters of other layouts teach nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A compiled nn.Module that is still a module.
+"""A compiled nn.Module that is still a module.   a module, the entry of its `__call__`  ->  an nn.Module
 
-In: a module and the entry that runs its `__call__`.  Out: an nn.Module whose attributes, parameters, hooks,
-state_dict and mode are the original's own, under the original's names, and whose call is compiled.  Two attributes are
-its own, as libraries expect of torch's: `forward`, which is compiled, and `_orig_mod`.  Both can be assigned.
+Attributes, parameters, hooks, state_dict and mode are the original's own, under the original's names.  Two attributes
+are its own, as libraries expect of torch's: `forward`, which is compiled, and `_orig_mod`.  Both can be assigned.
 """
 
 from __future__ import annotations
@@ -40,11 +39,7 @@ def _forwarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CompiledModule(torch.nn.Module):
-    """The result of `stator.compile(module)`.
-
-    It holds no state of its own beside the original and the entry. `__class__` is the original's, so that
-    `isinstance` answers for it as for the original.
-    """
+    """The result of `stator.compile(module)`; `__class__` is the original's, so that `isinstance` answers as for it."""
 
     _orig_mod: torch.nn.Module
     _stator_call: Callable[..., Any]  # the entry, or an assigned `forward`
@@ -170,11 +165,7 @@ class _NoSubclass:
 
 
 def class_of_torchs_kind(original: type) -> type:
-    """The class that a compiled module says it has: the original's, and, for those who ask, torch's OptimizedModule.
-
-    Libraries unwrap what torch.compile gave them where `isinstance(model, torch._dynamo.OptimizedModule)`. As long as
-    nobody has loaded that class, nobody asks.
-    """
+    """The class that a compiled module shows: the original's and, where it is loaded, torch's OptimizedModule."""
     optimized = getattr(sys.modules.get(_TORCHS), "OptimizedModule", None)
     if not isinstance(optimized, type) or issubclass(original, optimized):
         return original

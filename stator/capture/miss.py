@@ -11,7 +11,6 @@ import operator
 import threading
 import time
 import types
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ from typing import Any
 
 import torch
 
-from stator import _core, events
+from stator import _core, errors, events
 from stator.artifacts.store_lookup import open_lookup
 from stator.artifacts.store_writes import note_capture
 from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
@@ -56,7 +55,6 @@ _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def open_site(function: types.FunctionType, settings: Settings, compiled: _core.CompiledFunction) -> CallSite:
-    """The site of an entry object."""
     later = compiled._stator_site
     site = CallSite(function, settings, site_name(function, settings, compiled))
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
@@ -260,8 +258,8 @@ def announced(site: CallSite, bound: tuple[Any, ...]) -> str:
         start.told = True
         events.emit(events.CompiledElsewhere(site.name, start.job.seconds, start.job.failure))
         if start.job.failure:
-            warnings.warn(f"stator: the process that compiled {site.name} failed: {start.job.failure}; its calls stay "
-                          "eager", RuntimeWarning, stacklevel=5)
+            errors.warn(f"stator: the process that compiled {site.name} failed: {start.job.failure}; its calls stay "
+                          "eager")
         elif site.settings.dynamic is not False:  # sizes that have changed meanwhile are symbolic
             with torch._C.DisableTorchFunction():
                 site.shapes.memory.learn(start.guards, bound)

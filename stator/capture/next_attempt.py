@@ -1,20 +1,18 @@
 """Decide what to try after an attempt that failed.   a backend error, a Break, a raise  ->  capture again without ...
 
-In: a call site, its last trace, and how that failed.  Out: True, with one strategy of the site turned off or one bound
-set, where another capture may do better; False where this one stands.  Each answer of True changes the site, so that
-attempts come to an end.
+Out: True, with one strategy of the site turned off or one bound set, where another capture may do better; False where
+this one stands.  Each answer of True changes the site, so that attempts come to an end.
 """
 
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable
 
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode
 
-from stator import events
+from stator import errors, events
 from stator.backends.aot import failed_in_autograd
 from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
@@ -68,7 +66,7 @@ def run_uncompiled(site: CallSite, error: BackendError) -> bool:
     site.turned_off.add(Strategy.COMPILER)
     why = f"AOTAutograd cannot trace a graph of {site.name}, which is run as it is ({error.__cause__})".splitlines()[0]
     events.emit(events.EagerFallback(site.name, why))
-    warnings.warn(f"stator: {why}", RuntimeWarning, stacklevel=7)
+    errors.warn(f"stator: {why}")
     return True
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import time
 import types
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from stator import events
+from stator import errors, events
 from stator.errors import RankAgreementTimeout
 from stator.settings.options import Settings
 from stator.settings.process_config import config
@@ -203,4 +202,4 @@ def _report_missing(site: Site, event: RankMissing) -> None:
     events.emit(event)
     if site.settings.strict:
         raise RankAgreementTimeout(event.text())
-    warnings.warn(event.text(), RuntimeWarning, stacklevel=3)
+    errors.warn(event.text())

@@ -6,10 +6,9 @@ the new value, as an event; and, at the limit, one loud warning that says what r
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from stator import events
+from stator import errors, events
 from stator.breaks import REGISTRY
 from stator.capture.call_site import CallSite
 from stator.capture.first_call import Installed
@@ -26,7 +25,7 @@ LOOKED_AT = 1000  # guards of an entry behind the one that failed
 def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
     """Why no entry fits: the one with the fewest failed guards first."""
     entries = zip(site.compiled.entries(), site.compiled.last_failures(), strict=False)
-    found = [explain_miss(tag, failed, bound, site.user_line(bound)) for (_, _, tag), failed in entries
+    found = [explain_miss(tag, failed, bound, site.user_line(bound), site.point) for (_, _, tag), failed in entries
              if tag is not None and failed is not None and failed >= 0]
     if not found:
         return None
@@ -37,7 +36,8 @@ def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | N
                             tuple(others))
 
 
-def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tuple[str, int]) -> events.Miss:
+def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tuple[str, int],
+                 point: object) -> events.Miss:
     """The guard of one entry that failed, the shortest way to its value where others fail with it."""
     guards = tag.program.guards
     behind = range(failed + 1, min(len(tag.program.checks), failed + LOOKED_AT))
@@ -48,7 +48,7 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
         readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
                     and not reason.found.endswith(" is gone")]
         guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
-    filename, line = events.names.line(guard, tag.guards, begins)
+    filename, line = events.names.line(guard, tag.guards, begins, point)
     old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
     return events.Miss(guard.text() if why is None else why.text, old, new, filename, line,
                        len({each.source for each in more} - {guard.source}))
@@ -61,10 +61,7 @@ def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
 
 
 def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bool:
-    """At the limit: whether one more entry may be made, which does not depend on what keeps changing.
-
-    The instructions that look at it break from then on. That needs leave to break, and ends at twice the limit.
-    """
+    """At the limit: whether one more entry may be made, whose instructions break at the values that keep changing."""
     limit = site.settings.recompile_limit
     if site.settings.fullgraph or len(installed) >= 2 * limit:
         return False
@@ -77,15 +74,14 @@ def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bo
 
 
 def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
-    """One warning for the site."""
     site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
     reason = events.names.missed(nearest_miss(site, bound))
     events.emit(events.CacheLimit(site.name, limit))
     where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
-    warnings.warn(f"stator: recompile limit: {site.title} was compiled {limit} times{where} and none of the entries "
-                  f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning,
-                  stacklevel=5)
+    errors.warn(f"stator: recompile limit: {site.title} was compiled {limit} times{where} and none of the entries "
+                f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy} "
+                "(python -m stator code SB021).")
 
 
 def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:

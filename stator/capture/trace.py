@@ -182,10 +182,7 @@ def new_fake_mode() -> FakeTensorMode:
 
 
 def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
-    """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
-
-    With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
-    """
+    """Interpret from the frames that `begin` makes: root, innermost, exception; `stop_step`: raise `stop` before it."""
     with put_back():
         state, around = global_state(), function_modes_around()
         hooks_around = _core.saved_hooks_of_program()
@@ -202,8 +199,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.services.class_of = functools.partial(tensor_class, vm)
     recorder.services.refuse_patched = functools.partial(refuse_patched_call, vm)
     recorder.services.note_stop = vm.place
-    recorder.services.note_refused = lambda each: heap.guard(
-        CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, refuses_writes(each.tensor))
+    recorder.services.note_refused = lambda each: heap.guard_call(
+        refuses_writes, refuses_writes(each.tensor), each.source)
     vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))

@@ -11,10 +11,11 @@ from others. In a script only the operators and the time of graphs are counted.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 from torch.autograd.profiler_util import FunctionEvent
 
 import stator
+from stator.capture import stages
 from stator.cli.recorded_run import Model, Watched, is_model, load_model, watch_script, watched
 
 GRAPH = "stator.graph"
@@ -32,23 +34,43 @@ WARM_CALLS = 6
 
 @dataclass
 class GraphTime:
-    """A backend that runs graphs as they are, and counts their operators and time."""
+    """Operators and time of the graphs that run; as a backend, it runs them as they are."""
 
     operators: int = 0
     seconds: float = 0.0
 
     def __call__(self, module: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
-        count = sum(node.op.startswith("call_") for node in module.graph.nodes)
+        return self.timed(module.forward, _operators(module))
 
+    def timed(self, graph: Callable[..., Any], count: int) -> Callable[..., Any]:
         def run(*args: object) -> object:
             began = time.perf_counter()
             with torch.profiler.record_function(GRAPH):
-                result = module.forward(*args)
+                result = graph(*args)
             self.operators += count
             self.seconds += time.perf_counter() - began
             return result
 
         return run
+
+    @contextlib.contextmanager
+    def of_all(self) -> Iterator[None]:
+        """Measure every graph that is compiled in the block, whichever its backend is."""
+        compile_once = stages.compile_once
+
+        def compile_timed(module: torch.fx.GraphModule, *rest: Any) -> Callable[..., object]:
+            count = _operators(module)
+            return self.timed(compile_once(module, *rest), count)
+
+        stages.compile_once = compile_timed
+        try:
+            yield
+        finally:
+            stages.compile_once = compile_once
+
+
+def _operators(module: torch.fx.GraphModule) -> int:
+    return sum(node.op.startswith("call_") for node in module.graph.nodes)
 
 
 def census_of(data: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +136,8 @@ def take(words: Sequence[str]) -> dict[str, Any]:
         done, shared = run_model(load_model(words[0]), backend)
         found = census_of(done.data(words[0])) | shared
     else:
-        done = watch_script(list(words), backend)
+        with backend.of_all():
+            done = watch_script(list(words), "eager")
         found = census_of(done.data(" ".join(words)))
         run = max(done.recorded.seconds - found["capture_seconds"], 1e-9)
         found |= {"captured_operators": backend.operators, "graph_seconds": backend.seconds,
@@ -169,7 +192,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("subject", help="script.py or module:factory")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="arguments of the script")
     chosen = parser.parse_args(arguments)
-    found = take([chosen.subject, *chosen.rest])
+    try:
+        found = take([chosen.subject, *chosen.rest])
+    except Exception as error:  # of the factory, or of loading it
+        print(f"stator census: {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(FAILED)
     print(json.dumps(found, indent=1) if chosen.json else text_of(found))
     if chosen.against:
         print(compared(json.loads(Path(chosen.against).read_text(encoding="utf-8")), found), file=sys.stderr)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +71,7 @@ def _break_key(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _subject(cause: str) -> str:
     """`x` of `x was float32[3], is float32[4]`: sizes differ from run to run."""
-    return cause.partition(" was ")[0]
+    return re.split(r" (?:was|were|had|no longer holds)\b", cause)[0]
 
 
 def main(arguments: list[str]) -> None:
@@ -87,7 +88,11 @@ def main(arguments: list[str]) -> None:
     if not chosen.update and not baseline.exists():
         print(f"stator gate: {baseline} does not exist; --update writes it", file=sys.stderr)
         sys.exit(NO_BASELINE)
-    new = take([chosen.subject, *chosen.rest])
+    try:
+        new = take([chosen.subject, *chosen.rest])
+    except Exception as error:  # of the factory, or of loading it
+        print(f"stator gate: {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(FAILED)
     if new["error"]:
         print(f"stator gate: the run failed: {new['error']}", file=sys.stderr)
         sys.exit(FAILED)

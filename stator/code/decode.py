@@ -71,33 +71,57 @@ def _decode_body(code: CodeType) -> _Body:
 
 def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, int]]:
     """All instructions, and the index that each code unit's byte offset belongs to."""
-    data = code.co_code
+    data, names, constants, size = code.co_code, code.co_names, code.co_consts, len(code.co_code)
     positions = list(code.co_positions())
+    positions += [_NOWHERE] * (size // 2 - len(positions))
     instructions: list[Instruction] = []
     index_of_offset: dict[int, int] = {}
-    offset, first, extended = 0, 0, 0
-    while offset < len(data):
-        opcode = BY_NUMBER[data[offset]]
-        if opcode is None:
+    index, offset, first, extended = 0, 0, 0, 0
+    while offset < size:
+        row = _ROWS[data[offset]]
+        if row is None:
             raise MalformedCode(f"no opcode {data[offset]} at offset {offset} of {code.co_qualname}")
+        written, opname, operand, units = row
         arg = extended << 8 | data[offset + 1]
-        if opcode.number == EXTENDED_ARG:
+        if operand is _EXTENDS:
             extended = arg
             offset += 2
             continue
         extended = 0
-        place = positions[offset >> 1] if offset >> 1 < len(positions) else (None,) * 4
-        index = len(instructions)
-        after = offset + 2 + 2 * opcode.caches
-        instruction = Instruction(opcode.name, arg, None, index, offset, None if place == (None,) * 4 else place)
-        _read_operand(instruction, opcode.operand, arg, after, code)
-        if opcode.name in SPELLINGS or opcode.name == "BINARY_OP" and arg == SUBSCRIPT:
-            instruction.opname = SPELLINGS.get(opcode.name, "BINARY_SUBSCR")
-        instructions.append(instruction)
+        place = positions[offset >> 1]
+        after = offset + units
+        made = _blank(Instruction)  # without a call of __init__, which costs as much as the rest
+        made.opname, made.written, made.arg, made.argval, made.flag = opname, written, arg, None, False
+        made.index, made.offset, made.target, made.handler = index, offset, None, None
+        made.line = place[0]
+        made.positions = None if made.line is None and place == _NOWHERE else place
+        try:
+            if operand is Operand.NONE:
+                made.arg = None
+            elif operand is Operand.SLOT or operand is Operand.NUMBER:
+                made.argval = arg
+            elif operand is Operand.CONST:
+                made.argval = constants[arg]
+            elif operand is Operand.NAME:
+                made.argval = names[arg]
+            elif operand is Operand.NAME_FLAG1:
+                made.argval, made.flag = names[arg >> 1], bool(arg & 1)
+            elif operand is Operand.JUMP_FORWARD:
+                made.target = after + 2 * arg
+            elif operand is Operand.JUMP_BACKWARD:
+                made.target = after - 2 * arg
+            else:
+                made.argval, made.flag = _MEANINGS[operand](arg, code)
+                if arg == SUBSCRIPT and written == "BINARY_OP":
+                    made.opname = "BINARY_SUBSCR"
+        except IndexError as error:
+            raise MalformedCode(f"{opname} {arg} of {code.co_qualname} is out of range") from error
+        instructions.append(made)
         for unit_offset in range(first, after, 2):
             index_of_offset[unit_offset] = index
         offset = first = after
-    index_of_offset[offset] = len(instructions)
+        index += 1
+    index_of_offset[offset] = index
     _resolve_targets(instructions, index_of_offset, code)
     return instructions, index_of_offset
 
@@ -116,25 +140,8 @@ def _resolve_targets(instructions: list[Instruction], index_of_offset: dict[int,
         instruction.target = instruction.argval = target
 
 
-def _read_operand(instruction: Instruction, operand: Operand, arg: int, after: int, code: CodeType) -> None:
-    """Fill in argval, flag and (as a byte offset for now) target."""
-    if operand is Operand.NONE:
-        instruction.arg = None
-    elif operand in (Operand.JUMP_FORWARD, Operand.JUMP_BACKWARD):
-        instruction.target = after + (2 if operand is Operand.JUMP_FORWARD else -2) * arg
-    else:
-        try:
-            instruction.argval, instruction.flag = _MEANINGS[operand](arg, code)
-        except IndexError as error:
-            raise MalformedCode(f"{instruction.opname} {arg} of {code.co_qualname} is out of range") from error
-
-
-# Operand -> its value and its flag.
+# Operand that is rare -> its value and its flag.
 _MEANINGS: dict[Operand, Callable[[int, CodeType], tuple[Any, bool]]] = {
-    Operand.NUMBER: lambda arg, code: (arg, False), Operand.SLOT: lambda arg, code: (arg, False),
-    Operand.CONST: lambda arg, code: (code.co_consts[arg], False),
-    Operand.NAME: lambda arg, code: (code.co_names[arg], False),
-    Operand.NAME_FLAG1: lambda arg, code: (code.co_names[arg >> 1], bool(arg & 1)),
     Operand.NAME_FLAG2: lambda arg, code: (code.co_names[arg >> 2], bool(arg & 1)),
     Operand.SLOT_PAIR: lambda arg, code: ((arg >> 4, arg & 15), False),
     Operand.COMPARE: lambda arg, code: (COMPARE_OPERATORS[arg >> COMPARE_SHIFT], bool(arg & COMPARE_BOOL_BIT)),
@@ -145,6 +152,14 @@ _MEANINGS: dict[Operand, Callable[[int, CodeType], tuple[Any, bool]]] = {
     Operand.COMMON_CONST: lambda arg, code: (COMMON_CONSTANTS[arg], False),
     Operand.SPECIAL_NAME: lambda arg, code: (SPECIAL_NAMES[arg], False),
 }
+_NOWHERE = (None, None, None, None)
+_EXTENDS = object()
+_blank = Instruction.__new__
+# By number: the opcode in the bytes, the one that it stands for, its operand, the bytes with those of its caches.
+_ROWS: tuple[tuple[str, str, Any, int] | None, ...] = tuple([
+    None if each is None else (each.name, SPELLINGS.get(each.name, each.name),
+                               _EXTENDS if each.number == EXTENDED_ARG else each.operand, 2 + 2 * each.caches)
+    for each in BY_NUMBER])
 
 
 def parse_exception_table(code: CodeType, index_of_offset: dict[int, int]) -> list[ExceptionEntry]:

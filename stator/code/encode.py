@@ -1,9 +1,7 @@
 """Write a code object.   instructions by index, exception table  ->  types.CodeType
 
-Bytes come from each instruction's opname, raw `arg`, `target` and `positions`, and from the exception table; an opcode
-that only a later version has (`written`) is kept for as long as the instruction has its meaning. `argval`, `offset`,
-`index` and `handler` are not read. What an instruction list cannot say (names, constants, flags) comes from a code
-object as a template, or from keyword arguments in the manner of `code.replace`.
+Bytes come from each instruction's opname, raw `arg`, `target` and `positions`; other fields are not read.  Names,
+constants and flags come from a template code object, or from keyword arguments.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """Control flow and data flow of a code object.   CodeUnit, index  ->  Region, live slots, loads that are passed on
 
-The two ways out of a branch meet at the jump's immediate post-dominator: the first instruction that every way from the
-jump to a `return` goes through, or EXIT where the ways meet only in leaving the frame.  Ways that end in a `raise` do
-not count.
-
-A slot (a localsplus index) is live where it may be read before it is written.  An exception may leave from any covered
-instruction, before it has written anything.  Reads that bytecode does not show (`locals()`) are not counted.
-
-A load is passed on where its value only feeds a call, a store or a return: f(x, n), but not f(n + 1).  Only
-straight-line code with plain stack effects is followed.
+Ways out of a branch meet at the jump's immediate post-dominator, or EXIT; ways that end in a `raise` do not count.
+A slot is live where it may be read before it is written.  A load is passed on where it only feeds a call, a store or a
+return: f(x, n), but not f(n + 1).
 """
 
 from __future__ import annotations
@@ -93,9 +87,6 @@ def _post_dominators(unit: CodeUnit) -> list[int]:
     return found
 
 
-# ---------------------------------------------------------------------- live slots
-
-
 # A cell's slot holds the cell: storing into it or emptying it needs the cell, so both are reads of the slot.
 # DELETE_FAST raises on an unbound slot, so it reads too.
 READS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST",
@@ -130,10 +121,7 @@ def live_locals(unit: CodeUnit, index: int) -> frozenset[int]:
 
 
 def live_in_call(unit: CodeUnit, index: int) -> frozenset[int]:
-    """Slots that may still be read in a frame whose callee runs, where `index` is the instruction after the call.
-
-    The callee ends with a value, as an iterator that is done (FOR_ITER and SEND jump), or with an exception.
-    """
+    """Slots that may still be read in a frame whose callee runs, where `index` is the instruction after the call."""
     live = live_locals(unit, index)
     if index == 0:
         return live
@@ -197,9 +185,6 @@ def _live_masks(unit: CodeUnit) -> list[int]:
 
 def _mask(slots: tuple[int, ...]) -> int:
     return sum(1 << slot for slot in set(slots))
-
-
-# ---------------------------------------------------------------------- loads whose value is passed on
 
 
 _FOLLOWED = frozenset("""

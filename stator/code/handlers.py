@@ -1,11 +1,7 @@
 """Exception handlers of a code object.   CodeUnit, index  ->  the handlers around it, saved exceptions on its stack
 
-CPython adds handlers of its own: 3.12 wraps the body of a generator in one that turns a StopIteration into an error,
-and an inlined comprehension in one that puts its variables back.  Both raise again and are not counted.  A `with` block
-is known by the place of its `__exit__` on the value stack, an `except` clause by the global that it names; a `finally`
-block raises again; any other handler may end anything.  PUSH_EXC_INFO leaves the exception that was handled before on
-the stack, for POP_EXCEPT to put back; entering a handler may leave the place that raised, for RERAISE; code that
-rebuilds a frame has to know both.
+Handlers that CPython adds and that raise again are not counted.  A `with` block is known by its `__exit__` on the value
+stack, an `except` clause by the global that it names.  PUSH_EXC_INFO leaves the exception handled before on the stack.
 """
 
 from __future__ import annotations
@@ -113,9 +109,6 @@ def _only_raises_again(unit: CodeUnit, index: int) -> int | None:
         else:
             waiting += successors(unit, at)
     return again
-
-
-# ---------------------------------------------------------------------- saved exceptions
 
 
 def saved_exceptions(unit: CodeUnit, index: int) -> Positions:

@@ -76,11 +76,9 @@ class Instruction:
 
 
 class CodeUnit:
-    """A code object and its decoded body.
+    """A code object and its decoded body; lists of a unit that came from `decode` are shared, and are not edited.
 
-    The lists of a unit that came from `decode` are shared by everyone who decodes the same code object: read
-    them only. `analyses` holds what was worked out about a shared body; it is None for a
-    unit that may still be edited.
+    `analyses` holds facts about a shared body; it is None for a unit that may still be edited.
     """
 
     __slots__ = ("code", "instructions", "exception_table", "index_of_offset", "local_names", "cell_slots",

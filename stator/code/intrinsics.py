@@ -1,8 +1,6 @@
 """Intrinsics of CPython as functions, and texts of its warnings.   "INTRINSIC_TYPEVAR"  ->  a function that runs it
 
-CALL_INTRINSIC_1 and CALL_INTRINSIC_2 run intrinsics by number; some of them (a type variable whose bound is computed
-later) have no other spelling.  3.11 has none.  DeprecationWarnings are read from CPython itself: their texts differ
-between versions and patch releases.
+CALL_INTRINSIC_1 and _2 run them by number; 3.11 has none.  Texts of DeprecationWarnings are read from CPython itself.
 """
 
 from __future__ import annotations
@@ -35,9 +33,6 @@ def intrinsic(name: str) -> Callable[..., Any]:
             Instruction(opname, number), Instruction("RETURN_VALUE")]
     code = encode_parts(_stub.__code__, body, co_name=name)
     return FunctionType(code, {"__name__": "typing", "__builtins__": builtins}, name, (None,))
-
-
-# ---------------------------------------------------------------------- deprecations
 
 
 def _text_of(call: Callable[[], Any]) -> str:

@@ -4,10 +4,7 @@
     BUILD_LIST: values*oparg -- list         as many values as the operand says
     FOR_ITER: iterator -- iterator value; jump: --      where a jump leaves something else
 
-In: an opcode's name and its raw operand.  Out: how many values it takes, and how many it leaves, falling through or
-jumping; CodeUnit  ->  depth everywhere, co_stacksize.  `emit/resume/native_opcodes` takes its operands by them, and
-tests compare them with `dis.stack_effect` and with the handlers of the interpreter.  Values that an instruction only
-looks at are not named.
+In: an opcode's name and its operand.  Out: how many values it takes and leaves; CodeUnit  ->  depths, co_stacksize.
 """
 
 from __future__ import annotations
@@ -157,7 +154,6 @@ if _unknown := ALL_OPNAMES - EFFECTS.keys():
 
 
 def pops(opname: str, arg: int) -> int:
-    """How many values an instruction takes from the stack."""
     return EFFECTS[opname].pops(arg)
 
 
@@ -165,9 +161,6 @@ def net_effect(opname: str, arg: int, jump: bool) -> int:
     """How many values more than before are on the stack, after falling through or jumping."""
     effect = EFFECTS[opname]
     return (effect.pushes_when_jumping if jump else effect.pushes)(arg) - effect.pops(arg)
-
-
-# ---------------------------------------------------------------------- depths
 
 
 def effect(instruction: Instruction, jump: bool) -> int:
@@ -208,7 +201,6 @@ def flow_depths(unit: CodeUnit) -> tuple[list[int | None], list[str]]:
 
 
 def max_depth(unit: CodeUnit) -> int:
-    """The co_stacksize that `unit` needs."""
     return max((depth + max(0, effect(instruction, False), effect(instruction, instruction.target is not None))
                 for instruction, depth in zip(unit.instructions, depths(unit), strict=True) if depth is not None),
                default=0)

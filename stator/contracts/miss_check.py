@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
+from stator import errors
 from stator.capture import miss
 from stator.capture.call_site import CallSite
 from stator.contracts.contract import Contract
@@ -125,7 +125,7 @@ class Governor:
             if found is not None:
                 if not self.contract.warns:
                     raise found
-                warnings.warn(f"stator: {found}", RuntimeWarning, stacklevel=2)
+                errors.warn(f"stator: {found}")
         return miss.on_miss(site, compiled, bound, args, kwargs)
 
     def would_compile(self, site: CallSite) -> bool:

@@ -1,1 +1,1 @@
-"""Emission: the residual program that a compiled call runs, as readable Python source."""
+"""Emission.   results and effects of a trace  ->  the residual program that a compiled call runs, as Python source"""

@@ -1,1 +1,1 @@
-"""The torch recorder: what the program asks of torch, as an FX graph over fake tensors."""
+"""The torch recorder.   torch calls of the program on fake tensors  ->  an FX graph"""

@@ -1,8 +1,6 @@
 """The state of torch that a graph depends on.   now  ->  GlobalState(grad_enabled=True, ...)
 
-`global_state()` reads it through torch's own Python functions, once per trace, before the tracer
-installs any mode of its own.  At every call the C++ guard program compares the same fields without
-calling Python.
+Read once per trace, before the tracer installs any mode; the C++ guard program compares the same fields.
 """
 
 from __future__ import annotations
@@ -67,7 +65,6 @@ class GlobalState:
 
 
 def global_state() -> GlobalState:
-    """Read torch's state now."""
     modes = [torch._C._get_function_stack_at(level) for level in range(torch._C._len_torch_function_stack())]
     return GlobalState(
         grad_enabled=torch.is_grad_enabled(), inference_mode=torch.is_inference_mode_enabled(),

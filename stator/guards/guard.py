@@ -1,9 +1,6 @@
 """A guard, as plain data: a source, a kind of check, the expected value, and the user's line behind it.
 
-In: facts the trace used.   `self.n` was 3, read at model.py:12
-Out: Guard(self.n, EQUALS, 3, ("model.py", 12, "forward")), whose text is `self.n == 3`.
-
-The numbers of `Kind` are the opcodes of the C++ guard program (`csrc/guard_program.h`).
+    `self.n` was 3, read at model.py:12  ->  Guard(self.n, EQUALS, 3, ("model.py", 12, "forward"))
 """
 
 from __future__ import annotations

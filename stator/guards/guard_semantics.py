@@ -1,9 +1,7 @@
 """Evaluate sources, and check and explain guards, one at a time.
 
-In: a source or a guard, and the bound arguments of a call.   Key(DictOf(Local("self", 0)), "n"), (m,)
-Out: the value (`evaluate`), whether the fact holds (`check`), or the old and the new value (`explain`).
-
-The guard program of C++ reads and compares.  tests/unit/guards/plain_semantics.py is its specification in Python.
+In: a source or a guard, and the bound arguments of a call.  Out: the value (`evaluate`), whether the fact holds
+(`check`), or the old and the new value (`explain`).  tests/unit/guards/plain_semantics.py is the specification.
 """
 
 from __future__ import annotations
@@ -92,8 +90,8 @@ def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
         changed = guard.value.differences(global_state())
         # Stator itself turns functions off while it looks.
         changed = [each for each in changed if each[0] != "torch_function_disabled"] or changed
-        expected = ", ".join(f"{name}={old}" for name, old, _ in changed)
-        return Failure(guard.text(), expected, ", ".join(f"{n}={new}" for n, _, new in changed), guard.where)
+        expected = "; ".join(f"{name}={old}" for name, old, _ in changed)
+        return Failure(guard.text(), expected, "; ".join(f"{n}={new}" for n, _, new in changed), guard.where)
     text = guard.text()
     try:
         if guard.kind is Kind.PARTITION:

@@ -1,10 +1,7 @@
 """The guards of one trace.   guards as they arise, with repeats  ->  each once, pruned, in checking order
 
-`GuardSet.add` is on the hot path of capture: one hash lookup.  `prune` drops implied guards.  Iteration puts cheap
-guards that are likely to fail first, and a parent before its children: the first failure is the best explanation.
-
-A `Pattern` holds the guards whose sources start at one object (layers[0]), a `PatternInstance` the source of another
-(layers[1]).  Its guards are made when they are read; `lower` numbers the nodes of a pattern once and shifts them.
+Cheap guards that are likely to fail come first, and a parent before its children.  A `Pattern` holds the guards whose
+sources start at one object (layers[0]), a `PatternInstance` the source of another (layers[1]); `lower` shifts nodes.
 """
 
 from __future__ import annotations
@@ -78,7 +75,6 @@ class PatternInstance:
 
     @property
     def key(self) -> tuple[Pattern, Source]:
-        """Key for deduplication."""
         return (self.pattern, self.root)
 
     def source(self, number: int) -> Source:
@@ -105,7 +101,6 @@ class PatternInstance:
         return self._made.items()
 
     def guard(self, number: int) -> Guard:
-        """One of its guards."""
         guard, place = self.pattern.facts[number]
         return guard.moved(self.source(place), guard.value)
 
@@ -146,7 +141,6 @@ class GuardSet:
         return self._by_key.setdefault(guard.key, guard) is guard
 
     def add_instance(self, instance: PatternInstance) -> None:
-        """Keep the guards of a pattern."""
         if self._by_key.setdefault(instance.key, instance) is instance:
             self._instances.append(instance)
 
@@ -155,14 +149,12 @@ class GuardSet:
             self.add(guard)
 
     def prune(self) -> None:
-        """Drop every guard that another one implies."""
         facts = _Facts(self.single())
         for key in [key for key, guard in self._by_key.items()
                     if type(guard) is Guard and guard.kind in _IMPLIED and facts.imply(guard)]:
             del self._by_key[key]
 
     def arrived(self) -> Iterable[Guard | PatternInstance]:
-        """In order of arrival."""
         return self._by_key.values()
 
     def single(self) -> list[Guard]:

@@ -1,10 +1,7 @@
 """From guards to the flat program that C++ runs.
 
-In: guards in checking order, and the sources whose values the residual program wants.
-Out: a Program of plain tuples: nodes (op, parent, payload), each shared prefix once and parents first;
-checks (node, kind, payload); wanted node numbers.   `self.a.b == 3`, `self.a.c is f` share `self.a`.
-
-The numbers of `Op` are those of `csrc/guard_program.h`.
+In: guards in checking order, and the sources whose values the residual wants.  Out: a Program of plain tuples: nodes
+(op, parent, payload), each shared prefix once and parents first; checks (node, kind, payload); wanted node numbers.
 """
 
 from __future__ import annotations
@@ -87,7 +84,6 @@ class Program:
 
 def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (),
           instances: Sequence[PatternInstance] = ()) -> Program:
-    """Number the nodes and encode the checks."""
     program = Program()
     numbers: dict[Source, int] = {}
     guards = list(guards)
@@ -120,10 +116,7 @@ def separate(instances: Sequence[PatternInstance]) -> tuple[list[PatternInstance
 
 
 def lowered_pattern(pattern: Pattern) -> tuple[list[tuple[int, int, Any]], list[tuple[int, int, Any, int]], list[int]]:
-    """Nodes (op, place of the parent, payload), checks (place, kind, payload, fact) and the place of each source.
-
-    Places count from the object itself, which is 0; the nodes begin with place 1.
-    """
+    """Nodes (op, place of the parent, payload), checks (place, kind, payload, fact), the place of each source."""
     if pattern.lowered is None:
         program = Program()
         numbers = {pattern.sources[0]: 0}

@@ -1,10 +1,7 @@
 """Which places share an address, as data.   a.add_(1) with a, b  ->  a and b share no memory
 
-In: places, each a source, the kind of its address and whether the program wrote through it.  Out: the group of each
-place.  An address is a range of bytes; places whose ranges overlap, directly or through others, are one group.  A
-group through which nothing was written does not count: each of its places stands alone.
-
-`csrc/guards/partition_check.cpp` is tested against it.
+In: places: a source, the kind of its address, whether the program wrote through it.  Out: the group of each place.
+Places whose ranges of bytes overlap, directly or through others, are one group; unwritten ones stand alone.
 """
 
 from __future__ import annotations
@@ -47,10 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The group of each place, named by its first place; of memory that is shared, where it begins.
-
-    `begins` holds the byte of the group's memory and the byte of its storage.
-    """
+    """The group of each place, named by its first place; `begins`: first bytes of its memory and its storage."""
 
     places: tuple[Place, ...]
     groups: tuple[int, ...]
@@ -75,7 +69,6 @@ class Partition:
         return all(place.address is Address.OBJECT for place in self.places)
 
     def relation(self, first: int, second: int) -> str:
-        """How two places were related."""
         left, right = self.places[first].source.text(), self.places[second].source.text()
         together = self.groups[first] == self.groups[second]
         if self._are_objects:

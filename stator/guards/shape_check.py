@@ -1,9 +1,6 @@
 """A relation between sizes, strides and numbers, as data.   x.size(0) % 8 == 0
 
-In: operands (where each number is read), a small stack program over them, and its text in the user's terms.
-Out: data that `csrc/guards/shape_check.cpp` computes.
-
-What cannot be computed (a division by zero, more than 64 bits) does not hold.
+In: operands, a stack program over them, its text.  Out: data that `csrc/guards/shape_check.cpp` computes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Facts that guards of tensors and arrays compare.   a tensor  ->  TensorMeta(torch.Tensor, float32, cpu, (2, 3), ...)
 
-A size or stride of None is not compared (a dynamic dimension).  The storage offset is compared only
-when asked for.  `dispatch_keys` tells conjugate, negative, inference, nested, functorch and python
-tensors from plain ones; it is the raw bit set of torch's dispatcher.
+A size or stride of None is not compared (a dynamic dimension).  `dispatch_keys`, the raw bit set of torch's dispatcher,
+distinguishes conjugate, negative, inference, nested, functorch and python tensors from plain ones.
 """
 
 from __future__ import annotations
@@ -15,6 +14,9 @@ import torch
 from numpy import ndarray
 
 Extent: TypeAlias = "int | None"
+_KEY = torch._C.DispatchKey
+_FLAGS = (("inference", _KEY.ADInplaceOrView, True), ("conjugate", _KEY.Conjugate, False),
+          ("negative", _KEY.Negative, False))  # key, and whether a plain tensor has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,13 @@ class TensorMeta:
             parts.append(f"strides ({strides})")
         if self.layout is not torch.strided:
             parts.append(f"layout {_short(self.layout)}")
-        return " ".join(parts)
+        parts += [f"offset {self.storage_offset}"] * bool(self.storage_offset)
+        keys = torch._C.DispatchKeySet.from_raw_repr(self.dispatch_keys)
+        flags = [name for name, key, of_plain in _FLAGS if keys.has(key) is not of_plain]
+        return " ".join([*parts, f"keys {', '.join(flags)}"] if flags else parts)
 
 
 def tensor_meta(tensor: torch.Tensor, *, with_offset: bool = False) -> TensorMeta:
-    """Read a tensor's facts."""
     # Neither a subclass's __torch_function__ nor an active mode may see these reads.
     with torch._C.DisableTorchFunction():
         layout = tensor.layout
@@ -101,11 +105,7 @@ def _short(value: torch.dtype | torch.layout) -> str:
     return str(value).removeprefix("torch.")
 
 
-# ---------------------------------------------------------------------- numpy
-
-
 def same_contents(array: object, expected: Any) -> bool:
-    """Whether an array holds these bytes."""
     if type(array) is not numpy.ndarray:
         return False
     if not array.flags.c_contiguous:

@@ -1,1 +1,1 @@
-"""The shadow heap: stand-ins for everything that comes from outside the trace."""
+"""The shadow heap.   values from outside the trace  ->  stand-ins, snapshots, differences at the end"""

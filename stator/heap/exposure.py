@@ -24,7 +24,7 @@ from stator.heap.records import Records
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a, mro_of
 from stator.shapes.symbolic_values import UNREAD, unread
-from stator.source import CallOf, DictOf, Pinned
+from stator.source import DictOf
 
 
 class Exposure(Records):
@@ -32,8 +32,6 @@ class Exposure(Records):
 
     arrays: Any  # of the Heap that this is a part of
     constants: Any
-
-    # ------------------------------------------------------------------ exposure to C code
 
     def expose(self, value: Any) -> None:
         """Force every direct element of an outside container, for C code that will look at them."""
@@ -91,9 +89,9 @@ class Exposure(Records):
         args, fields = arguments_of(tracker.original), fields_of(tracker.original)
         if not is_constant_tuple(args) or not is_constant_tuple(fields):
             raise Break("SB005", "the text of an exception from outside, whose arguments are objects")
-        self.guard(CallOf(Pinned(arguments_of), (tracker.source,)), Kind.FRESH_CALL, args)
+        self.guard_call(arguments_of, args, tracker.source)
         if fields:
-            self.guard(CallOf(Pinned(fields_of), (tracker.source,)), Kind.FRESH_CALL, fields)
+            self.guard_call(fields_of, fields, tracker.source)
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""

@@ -118,8 +118,6 @@ class Heap(Exposure):
             self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=otherwise)
         self.adopters.update({**holder_adopters(self), **array_adopters(self)})
 
-    # ------------------------------------------------------------------ as a mechanism
-
     def allows_replay(self) -> bool:
         return not self.unread_met and self.shapes.is_plain() and not self.changes.reached
 
@@ -132,8 +130,6 @@ class Heap(Exposure):
         super().clear()
         for state in (self.replayed, self.constants, self.arrays, self.faces):
             state.clear()  # type: ignore[attr-defined]
-
-    # ------------------------------------------------------------------ adoption
 
     def adopt(self, value: object, source: Source) -> Any:
         if self.shapes.gives_up(value, source):
@@ -234,7 +230,7 @@ class Heap(Exposure):
         asked = acts_as_parameter
         if id(fake) in self.recorder.classes:
             asked = acts_as_wrapper if id(fake) in self.recorder.wrappers.behind else acts_above_dispatch
-        self.guard(CallOf(Pinned(asked), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
+        self.guard_call(asked, True, Pinned(type(value)))
         if asked is acts_as_wrapper:
             with torch._C.DisableTorchFunction():
                 guard_parts(self, value, source, self.recorder.wrappers.behind[id(fake)])
@@ -364,8 +360,6 @@ class Heap(Exposure):
         return self.register(VariableTracker(standin, value, source, ShadowKind.VALUE)).standin
 
     _adopt_instance = adopt_instance
-
-    # ------------------------------------------------------------------ namespaces
 
     def class_view(self, cls: type) -> Any:
         """A class's `__dict__`: a read-only view of a shadow, guarded by what is read of it."""

@@ -1,8 +1,6 @@
-"""Objects that are told apart by being other objects.   `o in [a, b]`, `{o, a}`, `d[o]`  ->  guards: o is not a, ...
+"""Objects that are distinguished by identity.   `o in [a, b]`, `{o, a}`, `d[o]`  ->  guards: o is not a, ...
 
-In: what C code hashes or compares.  Out: guards that outside objects which were found to be different are still
-different ones: C code asks `is` before it asks `__eq__`, which may call an object unequal to itself.  That two places
-hold one object is guarded where it is adopted.  What their classes have for C code to find is a fact.
+C code compares by `is` before it calls `__eq__`: outside objects that were found to be different stay so.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.services import Heap
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, mro_of
-from stator.source import CallOf, Pinned, Source
+from stator.source import Pinned, Source
 
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are asked `is` first
@@ -132,7 +130,7 @@ def _is_equal_to_itself(value: Any) -> bool:
 def _guard(heap: Heap, sought: list[Source], others: list[Source]) -> None:
     others = [source for source in others if source not in sought]
     if len(sought) * (len(sought) - 1) // 2 + len(sought) * len(others) > PAIRS:
-        heap.guard(CallOf(Pinned(are_distinct), (*sought, *others)), Kind.FRESH_CALL, True)
+        heap.guard_call(are_distinct, True, *sought, *others)
         return
     for i, source in enumerate(sought):
         for other in (*sought[i + 1:], *others):
@@ -142,9 +140,6 @@ def _guard(heap: Heap, sought: list[Source], others: list[Source]) -> None:
 def are_distinct(*objects: object) -> bool:
     """A pure reader for guards: whether no two are one."""
     return len(set(map(id, objects))) == len(objects)
-
-
-# ---------------------------------------------------------------------- constants
 
 
 # Equal values of these types are one object, or close enough that nobody tells them apart.
@@ -200,7 +195,6 @@ class Constants:
             self.heap.guard(first, Kind.ID, value)
 
     def guard_identity(self, value: Any) -> None:
-        """The program looked at the address."""
         known = self.places.get(id(value))
         for source in () if known is None else known[1]:
             self.heap.guard(source, Kind.ID, value)

@@ -1,10 +1,7 @@
 """Changes of outside objects so far.   the heap, in the middle of a trace  ->  changed records, dying objects
 
-Read before user code may run at replay (a stream or a handler written in Python), which could see the order of events.
-Unsure means changed.
-
-A trace keeps the objects it has met alive, and writes effects back at the end: an object dies later than in eager.
-Weak references, finalizers and callbacks show that: such a death breaks.
+Unsure means changed.  Objects that the trace has met die later than in eager; weak references, finalizers and callbacks
+show that: such a death breaks.
 """
 
 from __future__ import annotations
@@ -161,9 +158,6 @@ def _attributes_changed(tracker: VariableTracker) -> bool:
         return False
     now = slot_values(tracker.standin, type(tracker.original))
     return now.keys() != initial.keys() or not all(is_current(initial[member], now[member]) for member in now)
-
-
-# ---------------------------------------------------------------------- objects that die at write-back
 
 
 PARTS_LIMIT = 200  # of a dying object, that are looked at

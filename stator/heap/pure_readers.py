@@ -1,9 +1,6 @@
 """Pure readers: small functions that guards call again at every entry, through a `CallOf` source.
 
     CallOf(Pinned(reduced), (Local("it", 0),))   ->   (iter, ([1, 2, 3],), 1), without advancing `it`
-
-Each looks at a C object that has no attribute for what is asked, changes nothing and runs no Python code of the
-program.
 """
 
 from __future__ import annotations
@@ -62,7 +59,6 @@ def container_behind(value: object) -> Any:
 
 
 def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
-    """The mapping that a mapping proxy shows."""
     return gc.get_referents(proxy)[0]
 
 

@@ -1,7 +1,6 @@
 """Make and read objects of any class without running its code.   new_shell(cls), instance_dict(module)
 
-`new_shell(cls)` is None for classes whose instances only C code can make: those stay opaque.  `instance_dict` reads
-the real `__dict__`, though the class may define a property of that name.  Facts about a class are kept until
+`new_shell(cls)` is None for classes whose instances only C code can make.  Facts about a class are kept until
 forget_classes().
 """
 
@@ -133,9 +132,6 @@ def is_member_of_pybind(cls: type) -> bool:
     return type(cls).__name__ == "pybind11_type" and "__entries" in type.__dict__["__dict__"].__get__(cls)
 
 
-# ---------------------------------------------------------------------- members
-
-
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
 _RAW: tuple[type, ...] = (list, tuple, set, frozenset, collections.deque)
 
@@ -153,7 +149,6 @@ def namespace_of(value: object) -> dict[str, Any]:
 
 
 def set_instance_dict(value: Any, namespace: dict[str, Any]) -> None:
-    """Give an object this very dict."""
     found = next(base.__dict__["__dict__"] for base in mro_of(type(value))
                  if type(base.__dict__.get("__dict__")) is types.GetSetDescriptorType)
     found.__set__(value, namespace)

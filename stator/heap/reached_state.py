@@ -1,8 +1,7 @@
 """Find the Python state that a call with unknown effects can reach.   custom(x)  ->  LOG, Counter.n, the cell `n`
 
-In: the target of a node that must not run twice (see graph/analysis/mutation).  Out: the mutable objects that its
-Python code names, and the names that it assigns.  Code objects are read and never run: names, text constants, closures,
-defaults, and the functions and classes behind them.  Code of libraries counts for its closures and arguments alone.
+In: the target of a node that must not run twice.  Out: the mutable objects that its Python code names, and the names
+that it assigns.  Code objects are read and never run.  Code of libraries counts for its closures and arguments alone.
 """
 
 from __future__ import annotations
@@ -264,10 +263,7 @@ def effects_undone(target: object) -> contextlib.AbstractContextManager[None]:
 
 
 def _python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
-    """The function that the dispatcher would call for a key, and what it is bound to; None where that is not known.
-
-    The dispatcher does not give its kernels back.  Call the operator on empty arguments, and stop at the first frame.
-    """
+    """The Python kernel of an operator for a key: called on empty arguments, stopped at its first frame."""
     found: list[Any] = []
 
     def stop(fn: object, args: tuple[object, ...], closure: object) -> None:

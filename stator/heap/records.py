@@ -1,8 +1,7 @@
 """Records of outside values.   a user's object  <->  its stand-in, where both were found, and their changes
 
-In: adopters, which register a record for each object.  Out: identity both ways, guards, and the records to compare at
-the end of the trace.  A `Scope` is a namespace read name by name: `scope.read("relu")` is guarded by that one name,
-`scope.write("n", 3)` is kept in an overlay until write-back.
+Out: identity both ways, guards, and the records to compare at the end of the trace.  `Scope` is a namespace read name
+by name, under one guard each; writes are kept in an overlay until write-back.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from stator.heap.tracker import MOVING, NO_KEY, Box, ShadowKind, VariableTracker
 from stator.host.mechanism import Mechanism
 from stator.host.suspended_patches import names_of_module
 from stator.shapes.policy import Policy
-from stator.source import Global, Pinned, Source
+from stator.source import CallOf, Global, Pinned, Source
 
 
 class Scope:
@@ -40,7 +39,6 @@ class Scope:
         self.shadow: dict[str, Any] | None = None  # once the program holds the namespace itself
 
     def forget(self) -> None:
-        """Release the objects of the program."""
         self.overlay.clear()
         self.seen.clear()
         self.shadow = None
@@ -61,7 +59,6 @@ class Scope:
         return self.shadow
 
     def read(self, name: str) -> Any:
-        """The value of a name, or MISSING."""
         if self.shadow is not None:
             value = self.shadow.get(name, MISSING)
             if value is MISSING and name not in self.heap.by_standin[id(self.shadow)].initial:
@@ -170,8 +167,6 @@ class Records(Mechanism):
         self.changes = Changes()
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
 
-    # ------------------------------------------------------------------ as a mechanism
-
     def fingerprint(self) -> Any:
         return outside_changes.fingerprint(self)  # type: ignore[arg-type]  # it is a Heap
 
@@ -196,12 +191,14 @@ class Records(Mechanism):
         for state in (self.dicts, self.tables, self.changes):
             state.clear()
 
-    # ------------------------------------------------------------------ guards
-
     def guard(self, source: Source, kind: Kind, value: object) -> None:
         if type(source) is Pinned and kind in _PINNED_FACTS:
             return  # the object is held by the entry: what it is cannot change
         self.guards.add(Guard(source, kind, value, self.services.locate()))
+
+    def guard_call(self, reader: Callable[..., object], answer: object, *sources: Source) -> None:
+        """Guard the answer of a pure reader, which is called again at every entry."""
+        self.guard(CallOf(Pinned(reader), sources), Kind.FRESH_CALL, answer)
 
     def guard_type(self, tracker: VariableTracker) -> None:
         if not tracker.type_guarded:
@@ -226,8 +223,6 @@ class Records(Mechanism):
         """The user's object behind a stand-in; a fresh or constant value is itself."""
         tracker = self.tracker_of(value)
         return value if tracker is None else tracker.original
-
-    # ------------------------------------------------------------------ records
 
     def box(self, raw: object, make: object, base: Source, key: object = NO_KEY) -> Box:
         return Box(self, raw, make, base, key)  # type: ignore[arg-type]  # it is a Heap

@@ -1,13 +1,8 @@
 """State and memory with two names.   d["n"] = 2; return o.n   ->  a guard: d is not o.__dict__, as it was
 
-In: the records at the end of a trace.  Out: for each class of state that was written to, one guard over every place
-where the trace has met such a state: the same places are one.  A state is an object with contents of its own; an
-instance and its dict are two faces of one, and the namespace of a module or class is one.
-
-Outside memory has faces: tensors, numpy arrays, bytearrays, arrays of the standard library.  The graph reads and writes
-tensors when it runs.  A trace works on copies of all other faces, which it writes back after the graph.  A write
-through one face is not seen through another: the trace breaks between the two, and overlaps of a written face are
-guarded.  C code reads and writes a bytearray unseen: its memory has one face in a trace.
+In: the records at the end of a trace.  Out: for each written class of state, one guard over every place of such a
+state.  Outside memory has faces: tensors, which the graph writes; arrays and bytearrays, whose copies are written back
+after the graph.  The trace breaks between two faces of one memory if one is written; overlaps are guarded.
 """
 
 from __future__ import annotations
@@ -144,10 +139,7 @@ def _shadow(tracker: VariableTracker, state: object) -> Any:
 
 
 def guard_two_names(heap: Heap, class_overlays: dict[type, dict[str, Any]], reshaped: Iterable[Any] = ()) -> None:
-    """Guard that a state written through one name is, or is not, seen through another.
-
-    reshaped: graph inputs whose layout the graph changes, which is read of the tensor under any of its names.
-    """
+    """Guard which names a written state has; `reshaped`: graph inputs whose layout the graph changes."""
     states = States(heap)
     for each in reshaped:
         if each.tensor is not None:
@@ -171,11 +163,7 @@ def _guard_walks(heap: Heap, mutated: VariableTracker) -> None:
     for other in heap.trackers:
         if other.shape is ShadowKind.UPCOMING and may_walk(type(other.original), mutated.original) \
                 and not walks(other.original, mutated.original):
-            place = CallOf(Pinned(walks), (other.source, mutated.source))
-            heap.guard(place, Kind.FRESH_CALL, False)
-
-
-# ---------------------------------------------------------------------- memory
+            heap.guard_call(walks, False, other.source, mutated.source)
 
 
 NOWHERE = (0, 0, 0)
@@ -221,7 +209,6 @@ class Faces:
             self._share(tracker, None)
 
     def add_tensor(self, tensor: torch.Tensor, source: Source) -> None:
-        """A tensor becomes an input of the graph."""
         mine = extent_of(tensor)
         for copy in self.copies:
             if not _is_made_of(source, copy) and overlap(mine, extent_of(copy.original)):
@@ -257,7 +244,6 @@ class Faces:
         return (tracker for tracker in self.heap.trackers if tracker.shape is ShadowKind.TENSOR)
 
     def has_changed(self, tracker: VariableTracker) -> bool:
-        """Whether the program wrote to a copy."""
         if tracker.shape is ShadowKind.BUFFER:
             return bytes_of(tracker.standin) != tracker.initial
         return tracker.exposed and not same_contents(tracker.standin, tracker.original)

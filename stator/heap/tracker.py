@@ -2,8 +2,7 @@
 
     Box(raw value, how to name the place)  --force-->  the stand-in, with the guard that pins the value
 
-A shadow is a real container whose places hold boxes; reading a place forces its box.  An element that nobody reads
-costs nothing and is guarded by nothing.
+A shadow is a real container of boxes: an element that nobody reads is guarded by nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class ShadowKind(enum.Enum):
     SET = "set"
     OBJECT = "object"  # only a __dict__ and slots
     CELL = "cell"
-    SCOPE = "scope"  # a namespace of a module or a class, read name by name
     UPCOMING = "upcoming"  # an iterator, by the items it has yet to yield
     OPAQUE = "opaque"  # the user's object itself; only its identity may be used
     ITERATOR = "iterator"  # a C iterator; `initial` is where it stood
@@ -69,9 +67,6 @@ def recorded(adopt: Callable[..., Any]) -> Callable[..., Any]:
         tracker = heap.known(value, source)
         return adopt(heap, value, source) if tracker is None else tracker.standin
     return adopter
-
-
-# ---------------------------------------------------------------------- unread places
 
 
 class Box:

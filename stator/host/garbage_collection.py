@@ -1,8 +1,6 @@
 """The collector waits until a capture is over; weak sets are read whole.   with collector_paused(): capture
 
-A capture makes many objects and next to no garbage: collections look at them again and again, and a full one costs more
-than the capture of a small model.  Finalizers of the user, which a collection may run, would run under the modes of the
-trace.  While a backend compiles, the collector runs.
+Collections cost much and find little; finalizers of the user would run under the modes of the trace.
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ def collector_paused() -> contextlib.AbstractContextManager[None]:
 
 
 def collector_running() -> contextlib.AbstractContextManager[None]:
-    """Inside collector_paused(): turn it on again."""
     return _switched(False) if _paused and not gc.isenabled() else contextlib.nullcontext()
 
 

@@ -1,10 +1,6 @@
 """Signal handlers written in Python wait until a capture is over.   with held_signals(): capture
 
-CPython runs a handler between any two instructions of the main thread.  In the middle of a capture that would be
-under the trace's own modes: the handler's tensors would be taken for the program's, and what it raises for a failure
-of ours.  So a user handler is put off until the modes are off, some milliseconds later; while a backend
-compiles, which may take minutes, it runs at once.  Ctrl-C's own handler only raises KeyboardInterrupt, and is not put
-off.
+A handler would run under the modes of the trace.  While a backend compiles it runs at once, as does Ctrl-C's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """State of one mechanism in one trace.   locks, streams, class attributes  ->  compared, undone, cleared
 
-In: a subclass for each mechanism, which owns what the trace notes for it.  Out: one list for a trace (`vm.mechanisms`).
-Branch capture and replay compare fingerprints, the end of a trace undoes and clears; emit/ has a writer for a mechanism
-whose state the residual has to write back.
+A subclass for each mechanism owns what the trace notes for it; `vm.mechanisms` lists them.  emit/ has a writer for a
+mechanism whose state the residual has to write back.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """`stator.print`: print from inside the graph, while it runs.
 
-In: values, tensors among them.  Out: an operator of the graph that writes them to sys.stdout, in order with its like
-and with every backend; on request, one that writes the gradients of the tensors when the backward pass computes them.
-
-    stator.print("hidden", h)                   the text appears when the graph gets there
+    stator.print("hidden", h)                   an operator of the graph writes to sys.stdout, in order with its like
     h = stator.print("hidden", h, gradient=True)   and its gradient, in the backward pass; use the tensor returned
 """
 

@@ -1,9 +1,7 @@
 """Take monkeypatches off torch while Stator works.   torch.Tensor.relu = f  ->  torch's own while a call is captured
 
-Stator, FakeTensor, AOTAutograd and Inductor use tensors and modules as they please; a patch is for the program alone.
-While a capture runs, torch's classes and modules hold what they held when Stator was imported; the interpreter reads
-names as the program has them (`names_of_class`, `names_of_module`).  Other threads would see the originals too: beside
-them nothing is taken off, and a replaced method of Tensor keeps the call eager.
+The interpreter reads names as the program has them (`names_of_class`, `names_of_module`).  Beside other threads nothing
+is taken off, and a replaced method of Tensor keeps the call eager.
 """
 
 from __future__ import annotations
@@ -148,7 +146,6 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
 
 
 def names_of_class(cls: type) -> Mapping[str, Any]:
-    """The entries of a class as the program has them."""
     return NOW.views.get(id(cls)) or _dict_of(cls) if NOW.views else _dict_of(cls)
 
 
@@ -236,7 +233,6 @@ def replaced_overload() -> str | None:
 
 @contextlib.contextmanager
 def suspended(patches: Patches, beside_threads: bool = False) -> Iterator[None]:
-    """While a call is captured."""
     if not patches:
         yield
         return

@@ -1,1 +1,1 @@
-"""The interpreter: a program's bytecode, run on real objects over the shadow heap."""
+"""The interpreter.   bytecode, real objects over the shadow heap  ->  values, exceptions of the program, or a Break"""

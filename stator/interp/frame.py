@@ -139,10 +139,7 @@ class SavedExc:
 
 
 def add_entries(stack: list[Any], values: list[Any]) -> tuple[str, ...]:
-    """Append what the entries of a value stack hold to `values`, and return the kind of each.
-
-    No other list holds them: values of the program die when `values` is emptied.
-    """
+    """Append what the entries of a value stack hold to `values`, which alone holds them; the kind of each."""
     kinds: list[str] = []
     for item in stack:
         if item is NULL:
@@ -224,7 +221,6 @@ class Frame:
 
     @property
     def instruction(self) -> Instruction:
-        """The instruction being executed."""
         return self.unit.instructions[self.ip - 1 if self.ip else 0]
 
     @property
@@ -282,7 +278,6 @@ def last_offset(frame: Frame) -> int:
 
 
 def places_from(frame: Frame | None) -> tuple[Place, ...]:
-    """A frame and its callers, innermost first."""
     places = []
     while frame is not None:
         if frame.func is not None:

@@ -2,10 +2,7 @@
 
     try: y = x[i]  except IndexError: ...    ->  the node is marked: it breaks where the call cannot be repeated
     1 / t.item()                             ->  the graph asserts a divisor other than zero; else ZeroDivisionError
-    log.append(1); custom(x); t[i]           ->  a cut at `custom`, which must not run twice
-
-Effects on outside objects are written after the graph.  A custom operator could see that, and an error would lose them,
-as such a graph is not run again in eager.  Cut before the node, the first part and its effects run to their end.
+    log.append(1); custom(x); t[i]           ->  a cut at `custom`, which must not run twice and could see the effects
 """
 
 from __future__ import annotations
@@ -131,10 +128,7 @@ class Assertion:
 
 
 def assert_in_graph(vm: VM, condition: Any) -> bool:
-    """Assert a symbolic condition as the graph runs; False where it is known not to hold.
-
-    A ShapeEnv asserts only conditions on unbacked ints reliably: any other has an assertion of its own.
-    """
+    """Assert a symbolic condition as the graph runs; False where it is known not to hold."""
     symbols = condition.node.expr.free_symbols
     of_floats = any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in symbols)
     if of_floats or not all(symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in symbols) and is_unbacked(condition):
@@ -144,10 +138,7 @@ def assert_in_graph(vm: VM, condition: Any) -> bool:
 
 
 def promise_number(vm: VM, condition: Any, error: BaseException, places: tuple[Place, ...]) -> bool:
-    """Assert a symbolic condition of `error` as the graph runs; False: known not to hold.
-
-    Torch merges assertions about one symbol: the graph does not show which of them fails first.
-    """
+    """Assert a symbolic condition of `error` as the graph runs; False: known not to hold."""
     recorder, expression = vm.recorder, condition.node.expr
     free = frozenset(expression.free_symbols)
     alone = all(free.isdisjoint(each.symbols) for each in vm.residual.assertions)
@@ -174,8 +165,7 @@ def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...])
 def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     """Break at a call that must not run twice behind effects, and behind such a call at a node that may fail.
 
-    Compilers write tensors at the end of the graph: of nodes behind a write, only those that may fail break.  A capture
-    that must be `whole` breaks at reads of state alone.
+    Of nodes behind a write, only those that may fail break.  A capture that must be `whole` breaks at reads of state.
     """
     recorder = vm.recorder
     if node.target in PURE_KERNELS and Strategy.CUSTOM_FORMULAS in vm.turned_off:
@@ -216,11 +206,8 @@ def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
 
 
 def _cut(vm: VM, node: fx.Node) -> None:
-    """Cut the graph of a compiler at an operator that it would not run as eager does.
-
-    A compiler that traces runs kernels in Python then, once, where they are registered for autograd or in place of
-    other operators.  Functionalization delays writes to inputs, those of the operator among them: an error would lose
-    them.  Inductor does writes of custom operators in place; more pieces would cost it more than they are worth.
+    """Cut the graph of a compiler at an operator that it would not run as eager does: a kernel in Python, or one that
+    an error in the graph would rob of its delayed writes.  Inductor writes in place: it is not cut.
     """
     recorder, backend = vm.recorder, vm.recorder.backend
     traced = backend.may_be_cut and (node.target in PURE_KERNELS or runs_on_fakes(node.target))

@@ -2,9 +2,8 @@
 
     plan(descriptor, arguments, keywords)  ->  a polyfill of this module and its arguments, or None
 
-A C function that iterates over Python code would run the loop below the interpreter: a graph break in it could not be
-resumed.  Polyfills do the same in the same order, one item at a time.  They read no globals: callees are arguments.
-Tracebacks and stacks leave out their frames.
+Polyfills do as the C function does, one item at a time, so that a break in the loop can be resumed.  They read no
+globals: callees are arguments.  Tracebacks and stacks leave out their frames.
 """
 
 from __future__ import annotations
@@ -104,7 +103,6 @@ def listed(iterable: Iterable[Any]) -> list[Any]:
 
 
 def some_listed(iterable: Iterable[Any], limit: int) -> list[Any]:
-    """At most `limit` items."""
     items: list[Any] = []
     for item in iterable:
         items += (item,)

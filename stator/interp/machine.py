@@ -28,7 +28,7 @@ from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import traceback_of
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import Box, ShadowKind
 from stator.host.own_code import OWN_FOLDER
 from stator.interp import frame as frames
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
@@ -151,7 +151,6 @@ class Machine(Mechanisms):
 
     @property
     def running(self) -> Frame:
-        """The frame that is interpreted now."""
         assert self.frame is not None
         return self.frame
 
@@ -159,13 +158,8 @@ class Machine(Mechanisms):
     def torch_state(self) -> TorchState:
         return self.recorder.torch_state
 
-    # ------------------------------------------------------------------ the loop
-
     def run(self, frame: Frame, start: Frame | None = None, thrown: BaseException | None = None) -> Any:
-        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first.
-
-        An exception of the program leaves as itself, not as Raised.
-        """
+        """Run `frame` to its end; `start`: the innermost frame of a resumed stack, where `thrown` is raised first."""
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
         frame.parent = None
         frame.level = 0 if outer is None else outer.level + 1
@@ -323,8 +317,6 @@ class Machine(Mechanisms):
             traceback = frames.with_place(traceback, place)
         return traceback
 
-    # ------------------------------------------------------------------ frames
-
     def push(self, frame: Frame, cont: Continuation | None = None) -> None:
         """Call into `frame`; its result goes to the current frame's stack, or to `cont`."""
         frame.parent = caller = self.frame
@@ -365,8 +357,6 @@ class Machine(Mechanisms):
     def is_from_outside(self, value: object) -> bool:
         return id(value) in self.heap.by_standin
 
-    # ------------------------------------------------------------------ places
-
     def location(self) -> tuple[str, int, str] | None:
         frame = self.frame
         if frame is not None and frame.code is self.lines.located[0] and frame.ip == self.lines.located[1]:
@@ -382,20 +372,18 @@ class Machine(Mechanisms):
         return found
 
     def append_output(self, effect: object) -> None:
-        """Replay output later."""
         if (here := self.location()) is not None:
             self.effects.lines.add(here[:2])
         self.effects.noted.append(effect)
 
     def stack(self) -> list[UserFrame]:
-        """The user's frames, outermost first."""
         found = []
         frame = self.frame
         while frame is not None:
             if not is_own(frame):
-                tracker = self.heap.tracker_of(next(iter(frame.locals), None))
-                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname,
-                              None if tracker is None else tracker.original))
+                first = next(iter(frame.locals), None)
+                owner = first.raw if type(first) is Box else self.heap.original_of(first)
+                found.append((frame.code.co_filename, frame.line, frame.code.co_qualname, owner))
             frame = frame.caller()
         modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
         names = events.names.modules(modules[-1], modules) if modules else {}

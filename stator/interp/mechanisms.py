@@ -91,6 +91,7 @@ class IdentityState(Mechanism):
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
     of_process: str = ""  # the address or hash that the program has read: another process has another one
+    of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
     def replay_key(self) -> int:
         return len(self.shown) + len(self.standins)
@@ -115,6 +116,8 @@ class TensorState(Mechanism):
     grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
     flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/tensor_bookkeeping)
     data: dict[int, Any] = field(default_factory=dict)  # -> the memory it gets (see tensors/tensor_bookkeeping)
+    read_grads: set[int] = field(default_factory=set)  # tensors whose .grad the program has read, not to drop it alone
+    dropped: set[int] = field(default_factory=set)  # leaves whose .grad the residual drops before the graph
 
     def fingerprint(self) -> Any:
         return self.has_changes() and (
@@ -251,7 +254,6 @@ class Progress:
         self.recursion_limit = 0  # the user's, while the trace runs under its own
 
     def look(self, vm: Machine) -> None:
-        """Emit an event if one is due."""
         now = time.monotonic()
         if now >= self.due:
             self.due = now + self.every

@@ -1,8 +1,7 @@
 """Has a stretch of the trace changed anything?   Witness(vm); interpret; witness.changed()
 
-In: the machine, before.  Out: whether what the program could reach then is still as it was.  A branch is captured only
-if neither of its ways changes anything but the frame it is in.  An object that could change without being seen to
-(`Unwatched`) makes the answer impossible beforehand.
+A branch is captured only if neither of its ways changes anything but the frame it is in.  `Unwatched`: an object that
+could change without being seen to.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.guards.guard import is_constant, value_key
+from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.raw_access import (
     CONSTANT_TYPES,
@@ -37,7 +36,7 @@ from stator.interp.mechanisms import fingerprints
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC
 
-_ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC | {numpy.bool_}
+_ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC | SCALARS
 _COUNTED: frozenset[type] = frozenset(type(iter(each)) for each in (  # type: ignore[var-annotated]
     [], (), range(0), range(1 << 70), "", b"", {}, {}.values(), {}.items(), set(), collections.deque())) | {
     type(reversed([])), type(reversed({})), reversed}

@@ -1,10 +1,8 @@
 """Effects that the residual replays.   print(x), warnings.warn(m)  ->  a record with the text, the values and the place
 
-In: output of the program, and warnings of C code that the trace runs.  Out: effects in order, noted once for the
-residual; a break where code of the user would see that they come late.  Values and text of one moment are `Moment` and
-`DeferredText`: a tensor that an operation may have changed since is copied inside the graph, at that node.
-`numpy.seterr` decides which floating-point errors warn: the trace hears all, keeps those that do, and guards the
-setting.
+In: output of the program, and warnings of C code that the trace runs.  Out: effects in order; a break where user code
+would see that they come late.  `Moment` and `DeferredText` are values and text of one moment: a tensor that is changed
+later is copied inside the graph.  `numpy.seterr` decides which floating-point errors warn, and is guarded.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard, warnings_can_raise
-from stator.guards.guard import Kind
 from stator.heap.outside_changes import anything_changed
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
@@ -34,7 +31,6 @@ from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes import symbolic_values
-from stator.source import CallOf, Pinned
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
@@ -119,7 +115,6 @@ def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None =
 
 
 def written_in_python(stream: object) -> bool:
-    """Whether a stream's write() is Python code."""
     for base in mro_of(type(stream)):
         if "write" in base.__dict__:
             return type(base.__dict__["write"]) is types.FunctionType
@@ -150,7 +145,7 @@ def note_warning(vm: VM, message: object, category: object, level: int = 1, sour
     """Keep a warning of the program for replay, from the frame that a stacklevel means."""
     if warnings_can_raise():
         raise told_natively("SB013", "a warning while a filter turns warnings into errors", warnings)
-    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(warnings_can_raise, False)
     frame, outward = pointed_at(vm, level, warnings)
     if vm.warnings.recordings:
         if source is not None:
@@ -185,7 +180,6 @@ def _is_held(vm: VM, log: object) -> bool:
 
 
 def call_heard(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run C code, and note what it warns of."""
     vm.hears_numpy = True
     try:
         with Heard() as heard, numpy.errstate(all="warn"):
@@ -226,7 +220,7 @@ def refused(text: object) -> Break:
 
 
 def guard_settings(vm: VM) -> None:
-    vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
+    vm.heap.guard_call(error_settings, error_settings())
 
 
 def error_settings() -> tuple[str, ...]:
@@ -244,13 +238,11 @@ _LEAF, _LIST = torch.zeros((), requires_grad=True), [numpy.zeros(1)]
 
 
 def convert_leaf() -> None:
-    """float() of a tensor with requires_grad=True."""
     with torch.enable_grad():
         float(_LEAF)
 
 
 def list_arrays() -> None:
-    """A tensor made of a list of arrays."""
     torch.tensor(_LIST)
 
 
@@ -278,7 +270,7 @@ def moment_of(vm: VM, fake: FakeTensor) -> Moment:
         tracker = vm.heap.by_standin.get(id(fake))
         if suffix.startswith("grad_fn") and tracker is not None and not fake._version:  # the fake's own node is made up
             suffix = history_of(tracker.original)
-            vm.heap.guard(CallOf(Pinned(history_of), (tracker.source,)), Kind.FRESH_CALL, suffix)
+            vm.heap.guard_call(history_of, suffix, tracker.source)
     is_parameter = getattr(fake, "_is_param", False)
     return Moment(fake, node, recorder.graph._root.prev, recorder.log.changes, suffix, is_parameter)
 
@@ -405,7 +397,7 @@ def _text(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return text_piece(vm, args[0], "s" if callee is str else "r")
     if len(args) == 1 and type(args[0]) is numpy.ndarray:
-        vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
+        vm.heap.guard_call(print_options, print_options())
         return run_on_arrays(vm, callee, (args[0],))
     return LISTED
 

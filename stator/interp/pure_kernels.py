@@ -1,8 +1,7 @@
 """Prove that the kernels of a custom operator depend on their arguments alone.   demo::scale  ->  repeatable
 
-In: an operator of torch.library.custom_op.  Out: it is repeatable (graph/analysis/mutation) where its Python code names
-functions of torch, pure C functions and code like itself, and assigns nothing but locals and attributes of the context
-of autograd.  Code objects are read and never run.
+Their Python code names functions of torch, pure C functions and code like itself, and assigns nothing but locals and
+attributes of the context of autograd.  Code objects are read and never run.
 """
 
 from __future__ import annotations
@@ -34,13 +33,17 @@ _ASSIGNS = ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "DELETE_ATTR", "STOR
 
 def watched_kernel(target: object) -> AbstractContextManager[None]:
     """Around the first call of an operator on fakes: note it where its kernels and formulas for autograd are pure."""
-    definition = OPDEFS.get(qualified_name(target)) if isinstance(target, _OPERATORS) else None
-    if definition is not None and not definition._opoverload._schema.is_mutable:
-        seen: set[int] = set()
-        formulas = definition._setup_context_fn, definition._backward_fn
-        if all(_is_pure_function(kernel, seen, kernel in formulas) for kernel in kernels_of(target)):
-            PURE_KERNELS.add(target)
+    if _has_pure_kernels(target, set()):
+        PURE_KERNELS.add(target)
     return effects_undone(target)
+
+
+def _has_pure_kernels(target: object, seen: set[int]) -> bool:
+    definition = OPDEFS.get(qualified_name(target)) if isinstance(target, _OPERATORS) else None
+    if definition is None or definition._opoverload._schema.is_mutable:
+        return False
+    formulas = definition._setup_context_fn, definition._backward_fn
+    return all(_is_pure_function(kernel, seen, kernel in formulas) for kernel in kernels_of(target))
 
 
 def _is_pure_function(fn: object, seen: set[int], has_context: bool = False) -> bool:
@@ -82,8 +85,10 @@ def _is_pure_member(name: str) -> bool:
 
 
 def _is_pure_value(value: object, seen: set[int]) -> bool:
+    if isinstance(value, _OPERATORS):  # in the formula of another one
+        return _has_pure_kernels(value, seen)
     if torch_leaf(value):
-        return not draws_random_numbers(value) and not isinstance(value, _OPERATORS)
+        return not draws_random_numbers(value)
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in ("torch", "math")
     if isinstance(value, _VALUES) or any(value is each for each in _READERS):

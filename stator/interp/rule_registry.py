@@ -7,9 +7,7 @@
     @suspending_rule(operator.getitem)
     def _getitem(vm, cont, obj, key, /): ...        gives the value to `cont`, perhaps through a call that it begins
 
-A rule returns LISTED for a call that needs no more than the callee's row in the native table, and INTERPRETED for one
-of a Python function that is interpreted like any other.  A call that does not fit the parameters goes to the callee
-itself, which raises.
+LISTED: the row in the native table performs the call.  INTERPRETED: the Python function is interpreted.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ class FrameState:
         return -1, wrapped
 
     def places(self) -> list[Place]:
-        """The place of each of its values, in order."""
         stack = [("stack" if kind == "value" else "saved", depth) for depth, kind in enumerate(self.kinds)
                  for _ in range(_VALUES[kind])]
         body = [("body", 0), ("handled", 0)] if self.generator else []
@@ -87,7 +86,6 @@ class FrameState:
         return len(self.slots) + sum(_VALUES[kind] for kind in self.kinds) + self.tail_count()
 
     def tail_count(self) -> int:
-        """How many values follow those of the stack."""
         return 2 * self.generator + held_count(self.cont)
 
 
@@ -149,10 +147,9 @@ def chain(vm: VM, innermost: Frame | None) -> list[Frame]:
 
 
 def plan_stop(vm: VM, innermost: Frame | None, leave: str = "", outermost: bool = False) -> int | None:
-    """The step to stop at: the innermost instruction all of whose callers can be resumed.
+    """The step to stop at: the innermost instruction all of whose callers can be resumed; None: there is none.
 
-    Do not stop in frames of the file `leave`, whose callees look at their caller; `outermost`: only in the first.  None
-    where the exception that a resumed stack begins with is still being raised.
+    Do not stop in frames of the file `leave`, whose callees look at their caller; `outermost`: only in the first.
     """
     if not vm.steps:
         return None
@@ -233,10 +230,7 @@ def _owned_generators(vm: VM, values: list[Any]) -> list[int]:
 
 def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,
                every: bool = False) -> tuple[int, ...]:
-    """Live slots at an instruction (`every`: all) that are bound in one of `held`; `calls`: its callee runs by now.
-
-    A generator is live although nothing reads it: it is closed when its frame ends.
-    """
+    """Live slots at an instruction (`every`: all) that are bound in one of `held`; generators always are."""
     slots: Any = range(frame.unit.nlocalsplus)
     if not every and not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = read_later(frame, index, calls)

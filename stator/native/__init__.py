@@ -1,1 +1,1 @@
-"""The native table: which C callables may run while a program is traced, and how."""
+"""The native table.   a C callable  ->  its row: whether and how it may run while a program is traced"""

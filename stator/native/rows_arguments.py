@@ -1,9 +1,6 @@
 """Further facts about rows: what a C function does with its arguments.
 
-    also(list, "append", stores=True)   ->   the row of list.append says that the item is not looked at
-
-In: rows that the other files have declared. Out: the same rows with more facts. Those about numbers decide where
-a symbol must become a number, those about sets where the order of a set is seen.
+    also(list, "append", stores=True)   ->   the row of list.append states that the item is not looked at
 """
 
 from __future__ import annotations
@@ -36,7 +33,8 @@ also(list, "sort", asks_items=True)
 also(builtins, "list tuple enumerate zip map filter", shows_order=True)
 also(list, "extend __init__", shows_order=True)
 also(itertools, "chain islice cycle accumulate product combinations permutations zip_longest", shows_order=True)
-also(set, "pop", shows_order=True)
+also(set, "pop __iter__", shows_order=True)
+also(frozenset, "__iter__", shows_order=True)
 also(dict, "fromkeys", shows_order=True)
 also(str, "join", shows_order=True)
 also(collections, "deque", shows_order=True)

@@ -1,9 +1,7 @@
 """Rows for `builtins`: functions, constructors, and the methods of its types, their views and their iterators.
 
-In: the builtins module and the C types behind it. Out: a row for each C callable. Each method of a mutable type is
-named: one that a later Python adds is refused until somebody has read what it does. Methods of immutable types cannot
-hide a mutation behind "*" (all the rest); what matters is which of them run Python through their arguments: an index,
-a buffer, an iterable, a format.
+Each method of a mutable type is named: one that a later Python adds is refused.  "*" are all others of immutable types;
+what matters is which of them run Python through their arguments: an index, a buffer, an iterable, a format.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
     shell(list, "append clear", mutates=True)   ->   ROWS[id(list.append)] = Row(list.append, PURE_SHELL, ...)
 
-In: an owner (a module or a C type) and the names of what it owns. Out: rows keyed by the object itself. A
-name is only the way to find an object when the table is built; nothing is ever looked up by name later. A
-name that the running Python does not have is skipped: what has no row is refused.
+In: an owner (a module or a C type) and names.  Out: rows keyed by the object itself; missing names are skipped.
 """
 
 from __future__ import annotations

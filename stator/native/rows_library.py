@@ -1,8 +1,7 @@
 """Rows for C modules of the standard library that compute: algorithms, values, text and bytes.
 
-In: the modules. Out: rows. Algorithms run the program's own objects to add, compare, hash or iterate, so `calls_back`
-is common, and a result may be an argument or a part of one. Dates, patterns, matches and Structs are immutable or
-fresh; readers of a clock, the time zone, the decimal context or a random state are impure.
+Algorithms run the program's own objects, so `calls_back` is common.  Dates, patterns, matches and Structs are immutable
+or fresh; readers of a clock, the time zone, the decimal context or a random state are impure.
 """
 
 from __future__ import annotations

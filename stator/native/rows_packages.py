@@ -1,12 +1,8 @@
 """Rows for C callables of torch, numpy and optree that are no tensor computation.
 
-In: torch._C, numpy where it is installed, optree once the program has imported it. Out: rows. Readers of the state that
-each entry guards as a whole (grad mode, autocast, default dtype ...) are pure; readers of other settings return an
-outside reference, guarded by what they returned; setters are rules. numpy's dtypes and scalars are values; functions
-over arrays run on stand-ins, by a rule; what shows or moves an array's memory, or writes it somewhere, is refused.
-optree's functions look at containers as deep as they go and call functions that classes are registered with; which
-classes are registered, and whether dicts keep their order, is guarded. What is not named here or in torch_ops is
-refused.
+Readers of the state that each entry guards as a whole are pure; readers of other settings return an outside reference,
+guarded by what they returned; setters are rules.  Functions over arrays run on stand-ins, by a rule.  What shows or
+moves an array's memory is refused, as is everything that is not named here or in torch_ops.
 """
 
 from __future__ import annotations
@@ -183,7 +179,6 @@ row.special.whole_type(C._FunctionBase, why="an autograd.Function in flight")
 
 
 def _scalar_types(generic: type) -> list[type]:
-    """numpy.generic and every C type below it, each once."""
     found: dict[type, None] = {}
     waiting = [generic]
     while waiting:

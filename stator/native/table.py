@@ -4,9 +4,7 @@
     time.time      ->  Row(time.time, IMPURE_READ, code="SB013")
     ext.unknown    ->  None: default deny
 
-In: any callable. Out: its row, found by the object that the call finally reaches, or None. Names play no
-part: a bound C method is traced back to its descriptor, and the descriptor, bound to the same receiver
-again, must compare equal to the callable.
+In: any callable. Out: its row, found by the object that the call finally reaches, never by name, or None.
 """
 
 from __future__ import annotations
@@ -47,8 +45,7 @@ def lookup(callable_: object) -> Row | None:
 def receiver_split(callable_: Any) -> tuple[Any, Any]:
     """The descriptor behind a bound C callable and its receiver; (callable_, NO_RECEIVER) where it has none.
 
-    `[].append` -> (list.append, []); `(1).__add__` -> (int.__add__, 1); `dict.fromkeys` -> (the class-method
-    descriptor, dict); an instance of a C type with `__call__`, such as a partial -> (partial.__call__, it).
+    `[].append` -> (list.append, []); an instance of a C type with `__call__`, a partial -> (partial.__call__, it).
     """
     kind = type(callable_)
     if is_a(callable_, types.BuiltinFunctionType):  # or its subtype, which knows its class (METH_METHOD)

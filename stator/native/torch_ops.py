@@ -3,10 +3,7 @@
     torch.add, torch.Tensor.add, Tensor.T, F.layer_norm, torch.ops.aten.add.Tensor   ->  torch_leaf: True
     torch.is_grad_enabled, Tensor.backward, torch.nn.Linear, F.sigmoid's wrappers    ->  torch_leaf: False
 
-In: torch's own list of overridable functions and its C namespaces. Out: a set of object ids, made once.
-Functions that torch lets one override are leaves even when they are written in Python; all other Python is
-interpreted. Metadata (`size`, `dtype`, `is_floating_point`) is a leaf too: the recorder makes no node for a
-result without tensors.
+Functions that torch lets one override are leaves even when they are written in Python, and so is metadata (`size`).
 """
 
 from __future__ import annotations
@@ -29,33 +26,28 @@ _C_GETTERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 # Members of Tensor that are no computation on its values: the object protocol, autograd's bookkeeping, memory
 # addresses, other libraries, and Python methods that interpret well.
-_TENSOR_NOT_LEAF = frozenset(
-    """
+_TENSOR_NOT_LEAF = frozenset("""
     __new__ __init__ __init_subclass__ __subclasshook__ __class__ __dict__ __weakref__ __getattribute__ __setattr__
-    __delattr__ __dir__ __hash__ __repr__ __str__ __format__ __reduce__ __reduce_ex__ __setstate__ __deepcopy__
-    __iter__ __contains__ __reversed__ __torch_function__ __torch_dispatch__ __array__ __array_wrap__
-    __cuda_array_interface__ __dlpack__ __dlpack_device__ __delitem__ _reduce_ex_internal _typed_storage
-    _make_subclass _make_wrapper_subclass _dtensor__new__ _fix_weakref _view_func _view_func_unsafe
-    _rev_view_func_unsafe _use_count _python_dispatch _clear_non_serializable_cached_data
-    backward register_hook register_post_accumulate_grad_hook retain_grad reinforce requires_grad_
-    grad grad_fn _grad _grad_fn grad_dtype is_leaf retains_grad _backward_hooks _post_accumulate_grad_hooks _base
-    _version _cdata output_nr volatile name requires_grad
-    numpy tolist apply_ map_ map2_ data_ptr storage untyped_storage storage_type is_shared share_memory_ is_set_to
-    module_load as_subclass _is_view
-    """.split()
-)
+    __delattr__ __dir__ __hash__ __repr__ __str__ __format__ __reduce__ __reduce_ex__ __setstate__ __deepcopy__ __iter__
+    __contains__ __reversed__ __torch_function__ __torch_dispatch__ __array__ __array_wrap__ __cuda_array_interface__
+    __dlpack__ __dlpack_device__ __delitem__ _reduce_ex_internal _typed_storage _make_subclass _make_wrapper_subclass
+    _dtensor__new__ _fix_weakref _view_func _view_func_unsafe _rev_view_func_unsafe _use_count _python_dispatch
+    _clear_non_serializable_cached_data backward register_hook register_post_accumulate_grad_hook retain_grad reinforce
+    requires_grad_ grad grad_fn _grad _grad_fn grad_dtype is_leaf retains_grad _backward_hooks
+    _post_accumulate_grad_hooks _base _version _cdata output_nr volatile name requires_grad numpy tolist apply_ map_
+    map2_ data_ptr storage untyped_storage storage_type is_shared share_memory_ is_set_to module_load as_subclass
+    _is_view
+""".split())
 # Functions of torch's C namespaces that compute no tensor from tensors: types and settings (see rows_packages), and
 # memory that another library owns.
-_FUNCTION_NOT_LEAF = frozenset(
-    """
+_FUNCTION_NOT_LEAF = frozenset("""
     can_cast promote_types result_type _parse_to from_numpy frombuffer from_file _from_blob to_dlpack from_dlpack
     is_vulkan_available _nnpack_available _use_cudnn_ctc_loss _use_miopen_ctc_loss _use_cudnn_rnn_flatten_weight
     _cufft_clear_plan_cache _cufft_get_plan_cache_max_size _cufft_get_plan_cache_size _cufft_set_plan_cache_max_size
     _has_compatible_shallow_copy_type _debug_has_internal_overlap _print _propagate_xla_data cudnn_is_acceptable
-    autocast get_device_module typename is_tensor is_storage
-    sym_int sym_float sym_max sym_min sym_not sym_sum sym_ite _sym_sqrt
-    """.split()
-)
+    autocast get_device_module typename is_tensor is_storage sym_int sym_float sym_max sym_min sym_not sym_sum sym_ite
+    _sym_sqrt
+""".split())
 _LEAVES: dict[int, Any] = {}  # holds the objects, so that an id cannot come to mean another one
 _RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm normal bernoulli multinomial poisson "
                     "dropout alpha_dropout".split())
@@ -107,7 +99,6 @@ def torch_leaf(fn: object) -> bool:
 
 
 def leaves() -> list[Any]:
-    """All leaves that are known by identity."""
     return list(_LEAVES.values())
 
 

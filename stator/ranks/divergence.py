@@ -21,14 +21,13 @@ import functools
 import json
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch.distributed as dist
 from torch import fx
 
-from stator import events
+from stator import errors, events
 from stator.ranks import launches, stalls
 from stator.ranks.branches import Branch, branch_between
 from stator.ranks.launches import Call, Facts, Launch
@@ -336,5 +335,5 @@ def _run(world: int, watcher: Watcher) -> None:
 
 
 def report(difference: RankDivergence) -> None:
-    warnings.warn(difference.text(), RuntimeWarning, stacklevel=2)
+    errors.warn(difference.text())
     events.emit(difference)

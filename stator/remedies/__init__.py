@@ -1,8 +1,5 @@
 """Source changes for breaks and recompiles, tried before they are shown.
 
-In: a function of the user and recorded calls of it.  Out: `Proposals`, each with its diff and its savings; a rewrite
-that changes a result is dropped.
-
-`api.py` is the public function, `search.py` the loop. `registry.py` lists the rewrites of `rewrites/` by code.
-`trial.py` captures a changed copy and compares it with eager of the original.
+In: a function of the user and recorded calls of it (`api.py`).  Out: `Proposals`, each with its diff and its savings:
+`search.py` tries the rewrites that `registry.py` lists, on copies (`trial.py`), and compares them with eager.
 """

@@ -1,4 +1,4 @@
-"""Text for people, made from events alone."""
+"""Text for people.   events  ->  sentences, data, the HTML page"""
 
 from stator.report.explanation import BreakReason, Explanation, build_explanation
 from stator.report.follow import follow, follow_environment, set_logs

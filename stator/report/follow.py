@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
-from stator.report.misses import change
+from stator.report.misses import subject_of
 from stator.report.names import short, translate, user_lines
 from stator.report.text import (
     disassembled,
@@ -115,8 +115,7 @@ class Repeated:
             key: tuple[object, ...] = ("graph_breaks", place) if place is not None else ("graph_breaks", event.cause)
             self.titles.setdefault(key, f"{event.code} {event.title}: {event.cause}")
         elif isinstance(event, events.Recompile) and "length_hint(" in event.guard_text:
-            miss = events.Miss(event.guard_text, "", "", event.filename, event.line)
-            subject = change(miss, event.terms).partition(" == ")[0]
+            subject = subject_of(event)
             key = ("recompiles", event.name, subject)
             self.titles.setdefault(key, f"recompile {short(event.name)}: {subject}")
         else:

@@ -35,6 +35,7 @@ def inside_of(filename: str) -> str:
         else " (inside torch)"
 
 
+PLUMBING = {"_wrapped_call_impl", "_call_impl"}  # methods of torch.nn.Module between a call and `forward`
 _PYTHON = linecache.__file__.removesuffix("linecache.py")
 
 
@@ -69,9 +70,17 @@ def render_problem(code: str, title: str, cause: str, remedy: str, filename: str
         lines.append(f"{place} in {name_of(frame)}" if frame.function else place)
         lines += [f"    {source}"] if (source := source_line(frame.filename, frame.line)) else []
         if position == 0 and frame is not frames[-1]:
-            lines.append(f"    inside it: {name_of(frames[-1])} at {frames[-1].filename}:{frames[-1].line}")
+            lines.append(f"    inside it: {_way(frames[frames.index(frame) + 1:])}, at "
+                         f"{frames[-1].filename}:{frames[-1].line}")
     known = [f"  more: python -m stator code {code}"] if code in REGISTRY else []
     return "\n".join([*(lines or [first]), *([f"  remedy: {remedy}"] if remedy else []), *known])
+
+
+def _way(frames: Sequence[UserFrame]) -> str:
+    """Functions of libraries, from the one that the user calls to the one that breaks: `svd > errstate.__enter__`."""
+    names = list(dict.fromkeys(name for frame in frames if (name := name_of(frame)).rpartition(".")[2] not in PLUMBING))
+    names = names or [name_of(frames[-1])]
+    return " > ".join(names if len(names) < 4 else [names[0], "...", names[-1]])
 
 
 errors.rendering.problem = render_problem

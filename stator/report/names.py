@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from stator import events
 from stator.report.expressions import expression_at, line_at
-from stator.report.frames import is_library
+from stator.report.frames import PLUMBING, is_library
 
 ROOT = "model"
 
@@ -36,6 +36,8 @@ class Placed(Protocol):
 
     @property
     def where(self) -> tuple[str, int, str] | None: ...
+
+    def text(self) -> str: ...
 
 
 class State(Protocol):
@@ -63,9 +65,6 @@ class Point(Protocol):
 
     @property
     def pushes(self) -> Sequence[str]: ...
-
-
-PLUMBING = {"_wrapped_call_impl", "_call_impl"}  # methods of torch.nn.Module between a call and `forward`
 
 
 def is_module(value: object) -> bool:
@@ -142,6 +141,18 @@ def _of_point(point: Point, values: Sequence[object]) -> Iterator[tuple[str, str
         yield name, re.sub(r"\bself\b", own, made)
 
 
+def loop_of(point: Point, text: str) -> tuple[str, int] | None:
+    """The line of the loop whose iterator a guard behind a break is about."""
+    names = iter(point.names)
+    for state in point.states:
+        for kind, number in state.places():
+            name = next(names, "")
+            offset, wrapped = state.maker(number) if kind == "stack" else (-1, "")
+            if wrapped == "GET_ITER" and offset >= 0 and re.search(rf"(?<![\w.]){re.escape(name)}\b", text):
+                return state.code.co_filename, line_at(state.code, offset)
+    return None
+
+
 def pushed_by(state: State, number: int) -> str:
     """A value that the instruction before the next one has pushed, as an expression."""
     (offset, wrapped), depth = state.maker(len(state.kinds)), len(state.kinds) - 1
@@ -174,6 +185,8 @@ def translate(text: str, terms: events.Terms) -> str:
                   lambda found: f"{found[1]}[{found[2]}]" if found[2] else found[1], text)
     text = re.sub(r"\bpeek\((.+), 0\)", r"next(\1)", text)
     text = re.sub(r"\bpeek\((.+), (\d+)\)", r"list(\1)[\2]", text)
+    text = re.sub(r"\benviron\._data\[b('[^']*')\]", r"os.environ[\1]", text)
+    text = re.sub(r"\bb('[^']*') ((?:not )?in) environ\._data\b", r"\1 \2 os.environ", text)
     text = re.sub(r"\.\w+\.__self__\b", "", text)  # of a bound method
     text = re.sub(r"\b[\w.]+\.<locals>\.", "", text)
     return re.sub(r"\bat_least\((.+?), (\d+)\) is (True|False)", _at_least, text)

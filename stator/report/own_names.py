@@ -6,14 +6,16 @@ In: modules, calls, frames and misses of a capture.  Out: the way to a module, t
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from types import CodeType
+from typing import cast
 
 from stator import events
 from stator.report.expressions import expression_at
 from stator.report.frames import is_library
 from stator.report.misses import change, nearest
-from stator.report.names import Placed, members, short, terms_of, user_lines
+from stator.report.names import Placed, Point, loop_of, members, short, terms_of, user_lines
 
 
 class UserNames(events.Names):
@@ -43,9 +45,27 @@ class UserNames(events.Names):
     def site(self, name: str) -> str:
         return short(name)
 
-    def line(self, guard: Placed, guards: Sequence[Placed], begins: tuple[str, int]) -> tuple[str, int]:
-        found = user_lines(guards)(guard)
-        return begins if found is None or is_library(found[0]) and not is_library(begins[0]) else found
+    def line(self, guard: Placed, guards: Sequence[Placed], begins: tuple[str, int],
+             point: object = None) -> tuple[str, int]:
+        found = loop_of(cast("Point", point), guard.text()) if point is not None else None
+        found = found or user_lines(guards)(guard)
+        if found is None or is_library(found[0]):
+            found = begins if not is_library(begins[0]) else calling_line() or found or begins
+        return found
+
+
+def calling_line() -> tuple[str, int] | None:
+    """The innermost line of the user that is running: of a model of torch's modules alone, the call itself."""
+    frame, found = sys._getframe(1), []
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not is_library(name) and not name.startswith((_STATOR, "<")):
+            found.append((name, frame.f_lineno))
+        frame = frame.f_back
+    return next((each for each in found if "-packages/" not in each[0]), found[0] if found else None)
+
+
+_STATOR = events.__file__.removesuffix("events.py")
 
 
 events.names = UserNames()

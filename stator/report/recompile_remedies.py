@@ -108,7 +108,7 @@ def program(x, length):
 def run(program, x):
     return [program(x, torch.tensor(len(name))) for name in ("a", "bc")]
 """),
-    Remedy("mask was None, is float32[3, 3]: an argument is optional", """
+    Remedy("mask was None, is a tensor float32[3, 3]: an argument is optional", """
 def program(x, mask=None):
     return x if mask is None else x * mask
 
@@ -138,7 +138,7 @@ def program(x, options):
 def run(program, x):
     return [program(x, {"bias": torch.tensor(bias)}) for bias in (1.5, 0.0)]
 """),
-    Remedy("grad_enabled was False, is True: a setting of torch changes", """
+    Remedy("torch.is_grad_enabled() was False, is True: a setting of torch changes", """
 import torch
 
 def program(x):
@@ -157,7 +157,7 @@ def program(x):
 def run(program, x):
     return [program(x), program(x).detach()]
 """),
-    Remedy("length_hint(iter(model)) was 2, is 1: a loop goes over a graph break", """
+    Remedy("iter(model) had 2 items left, has 1: a loop goes over a graph break", """
 import torch
 
 program = torch.nn.Sequential(*[torch.nn.Identity()] * 3)

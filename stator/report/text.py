@@ -87,13 +87,14 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
     events.Recompile: _recompile, events.GraphCut: _graph_cut,
     events.ProgramRaised: lambda e: (f"eager {short(e.name)}: the program raises {e.error}"
                                      + ("" if e.line is None else f"\n  at {e.filename}:{e.line}")),
-    events.EagerFallback: lambda e: f"eager {short(e.name)}: {e.why}",
+    events.EagerFallback: lambda e: f"eager {'call: ' * e.name.startswith('a ')}{short(e.name)}: {e.why}",
     events.InternalFailure: lambda e: (
         f"internal error in {short(e.name)}: {type(e.error).__name__}: {e.error}\n"
         "  this is a bug in Stator; the call is run eagerly unless the option 'strict' is on"),
     events.CacheLimit: lambda e: (
         f"recompile limit: {short(e.name)} was captured {e.limit} times; calls that no entry accepts now run eagerly\n"
-        "  remedy: make what changes from call to call a tensor, mark the size dynamic, or raise recompile_limit"),
+        "  remedy: make what changes from call to call a tensor, mark the size dynamic, or raise recompile_limit\n"
+        "  more: python -m stator code SB021"),
     events.BackendCompiled: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, {e.seconds * 1000:.1f} ms",
     events.GraphShared: lambda e: f"backend {e.backend}: {e.graph_nodes} graph nodes, compiled before",
     events.PiecesCompiled: lambda e: (

@@ -1,10 +1,7 @@
-"""Marks of users on particular objects.
-
-In: `stator.disable`, `allow_in_graph`, `substitute_in_graph`, `assume_constant_result` and `compile` mark
-objects.  Out: the interpreter asks about the objects it meets.
+"""Marks of users on particular objects: `stator.disable`, `allow_in_graph`, `substitute_in_graph`, `compile` ...
 
 Marks are kept by identity: two equal callables are different objects to the program. A bound method has no
-lasting identity, so a question about one is answered for the function behind it.
+lasting identity: the mark is that of the function behind it.
 """
 
 from __future__ import annotations
@@ -109,7 +106,6 @@ def disable(fn: object, recursive: bool, reason: str | None) -> None:
 
 
 def is_disabled(fn: object) -> bool:
-    """Whether a call of `fn` must not be captured."""
     return disabled_mark(fn) is not None
 
 
@@ -132,7 +128,6 @@ def substitute_in_graph(original: object, mark: Substitute) -> None:
 
 
 def substitute(fn: object) -> Substitute | None:
-    """The substitute to capture in place of `fn`."""
     return _substitutes.get(_marked_object(fn))
 
 
@@ -147,10 +142,7 @@ def is_constant_result(fn: object) -> bool:
 
 
 def compiled(fn: object, mark: Compiled) -> None:
-    """Mark `fn` as compiled, in the object itself: a table would keep cycles alive.
-
-    `functools.wraps` copies the mark to wrappers, which are not themselves compiled: hence the owner.
-    """
+    """Mark `fn` as compiled, in the object itself; wrappers that `functools.wraps` gave the mark are not its owner."""
     attributes_of(fn)[_COMPILED_KEY] = (weakref.ref(fn), mark)
 
 

@@ -1,11 +1,7 @@
 """Settings of one `stator.compile` call.
 
 In: the keyword arguments of the public API.  Out: a frozen, validated `Settings`; a wrong argument raises
-`OptionTypeError` or `OptionValueError`, which name what is accepted.
-
-`options=` holds two kinds of keys: Stator's own (`OWN_OPTIONS`), which become fields of `Settings`, and
-those of the backend, which stay in `Settings.options`. Whether a backend knows its keys is the backend's to
-say (`stator.backends.check_settings`), so that this module needs no backend.
+`OptionTypeError` or `OptionValueError`.  Keys in `OWN_OPTIONS` become fields; a backend checks the others.
 """
 
 from __future__ import annotations
@@ -83,7 +79,6 @@ class Settings:
     guard_filter_fn: Callable[..., Sequence[bool]] | None = None
 
     def validate(self) -> None:
-        """Raise on the first field that is not accepted."""
         require_bool("fullgraph", self.fullgraph)
         require_bool("isolate_recompiles", self.isolate_recompiles)
         if not isinstance(self.dynamic, bool | None):
@@ -150,7 +145,6 @@ class Settings:
 
     @property
     def backend_name(self) -> str:
-        """The backend as it is named in messages."""
         if isinstance(self.backend, str):
             return self.backend
         return str(getattr(self.backend, "__name__", None) or type(self.backend).__name__)
@@ -188,7 +182,6 @@ def split_options(options: Mapping[str, object] | None) -> tuple[dict[str, objec
 
 
 def require_bool(name: str, value: object) -> None:
-    """Raise unless `value` is True or False."""
     if not isinstance(value, bool):
         raise OptionTypeError(f"{name}={value!r} is not accepted; use True or False")
 

@@ -30,6 +30,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "artifact_key_file": ("", "file of the key that signs artifacts; else one in the user's folder for settings"),
     "enable_compiler_collectives": (False, "ranks agree on sizes that differ between them before they capture"),
     "compiler_collectives_seconds": (10, "how many seconds a rank waits for the others at the first miss of a place"),
+    "optimize_ddp": (True, "graphs of a module in DDP are cut where its buckets end, so that communication overlaps"),
     "disable": (False, "calls that no entry accepts run eagerly, and nothing is captured"),
     "suppress_errors": (False, "a call whose graph the backend cannot compile runs eagerly, with a warning"),
     "specialize_int": (False, "an int that changes is a constant of each entry, never a symbol"),
@@ -80,7 +81,6 @@ class Config:
         self._values[name] = value
 
     def __delattr__(self, name: str) -> None:
-        """Back to the default."""
         self._values.pop(known_name(name), None)
 
     def __dir__(self) -> list[str]:

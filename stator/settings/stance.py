@@ -4,9 +4,6 @@
     with set_stance("eager_on_recompile"): ...   for a while
     @set_stance("fail_on_recompile")             during every call of a function
     with set_stance(force_backend="eager"): ...  whatever backend functions were compiled for
-
-In: a stance by name.  Out: `current()`, which `capture` reads at every miss; "force_eager" is known to the
-entry objects themselves, because it must stop hits as well.  Listeners that hold entries get a forced backend.
 """
 
 from __future__ import annotations
@@ -34,7 +31,6 @@ _listeners: list[Callable[[Any], None]] = []
 
 
 def current() -> str:
-    """The stance in force."""
     return _current
 
 

@@ -1,8 +1,6 @@
 """Marks of torch's own decorators on functions.   @torch.compiler.allow_in_graph  ->  is_allowed(f)
 
-In: the attributes and the tables that torch.compiler.disable, allow_in_graph, assume_constant_result and torch.compile
-leave.  Out: answers in Stator's terms.  Nothing of torch's tracer is imported: a process that has not loaded it has no
-such marks.
+Nothing of torch's tracer is imported: a process that has not loaded it has no such marks.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ def is_forbidden(fn: object) -> bool:
 
 
 def is_unlisted(fn: object) -> bool:
-    """Whether neither table names it."""
     return _TABLES not in sys.modules or not (is_allowed(fn) or is_disallowed(fn))
 
 
@@ -48,7 +45,6 @@ def _is_listed(table: str, fn: object) -> bool:
 
 
 def is_graph_break(fn: object) -> bool:
-    """torch._dynamo.graph_break itself."""
     return type(fn) is types.FunctionType and fn.__name__ == "graph_break" and fn.__module__ == _DECORATORS
 
 

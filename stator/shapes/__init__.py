@@ -1,1 +1,1 @@
-"""Symbolic values: sizes and numbers of a call as backed symbols, and unbacked symbols of the graph."""
+"""Symbolic values.   sizes and numbers of a call  ->  backed symbols; numbers of the graph  ->  unbacked symbols"""

@@ -1,12 +1,8 @@
 """torch's shape environment of one trace, in which unbacked numbers may become known.
 
-In: a symbolic value whose number is needed by the program, by C code or by the rule of an operation.  Out: the number
-where a guard can promise it (`settle`, see graph/values/known_values); else torch's own refusal.  A compiler gets the
-refusal only: most have a way that does not need the number.
-
-While a compiler has the graph, sizes with a symbol may be 1 for its simplifications.  Questions that only sizes of 2
-and more decide are decided for those; where the answer need not hold for 1, the symbols are noted (`relied`), and the
-compiled graph is not used for them at size 1 (see cache/sharing).
+In: a symbolic value whose number is needed.  Out: the number where a guard can promise it (`settle`, see
+graph/values/known_values); else torch's own refusal.  While a compiler has the graph, sizes with a symbol may be 1:
+where an answer need not hold for 1, the symbols are noted (`relied`), and size 1 gets another graph (cache/sharing).
 """
 
 from __future__ import annotations
@@ -111,7 +107,7 @@ class TraceEnvironment(ShapeEnv):
 
     def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
         """Name no line: torch would walk the stack for each guard, and first import a part of itself for that."""
-        return SLoc(framework_loc, None), ""
+        return SLoc(framework_loc or "", None), ""  # a text: torch 2.11 cannot show None
 
     def _refine_ranges(self, expr: Any) -> None:
         """Restore ranges where an assertion of the graph contradicts this call's own sizes: torch notes them first."""
@@ -151,9 +147,6 @@ class TraceEnvironment(ShapeEnv):
             return number
 
 
-# ---------------------------------------------------------------------- sums
-
-
 _add = sym_node._optimized_add
 
 
@@ -162,14 +155,8 @@ def is_sum_of_symbols(expression: object) -> bool:
 
 
 def _checked_add(left: object, right: object, left_noted: bool = False, right_noted: bool = False) -> tuple[bool, Any]:
-    """Add by torch's short cut, which appends to a sum of different symbols, only where it still is such a sum.
-
-    torch's note stays when a guard changes the sum: `a + b` is `2*a` after a == b, and 15 after a + b == 15.
-    """
+    """Add by torch's short cut only where the noted sum of different symbols still is one: after a == b it is `2*a`."""
     return _add(left, right, left_noted and is_sum_of_symbols(left), right_noted and is_sum_of_symbols(right))
-
-
-# ---------------------------------------------------------------------- lines and names
 
 
 class LocatedList(list[Any]):

@@ -1,9 +1,6 @@
 """Declared dimensions of arguments.   options={"shapes": {"x": {0: "batch"}, "y": {0: Dim("batch", max=64)}}}
 
-In: for each argument its open dimensions, by name, with ranges.  Out: which dimension of which argument is which
-`Dim`, and an error for a call that contradicts the declaration: a size out of range, two sizes of one name.
-
-A name stands for one size in all the arguments that use it. A number argument is declared by its `Dim` alone.
+Out: which dimension of which argument is which `Dim`; an error for a size out of range, or two sizes of one name.
 """
 
 from __future__ import annotations
@@ -59,7 +56,6 @@ class Declarations:
         return self.dims.get(self.aliases.get(text, text), {}) if self.dims else {}
 
     def check_call(self, function: Callable[..., Any], bound: tuple[Any, ...]) -> None:
-        """Raise where a call contradicts the declaration."""
         given = self._arguments(function, bound)
         unknown = self.dims.keys() - given.keys()
         if unknown:
@@ -89,7 +85,6 @@ class Declarations:
 
 
 def read_declarations(shapes: object) -> Declarations:
-    """The declarations of `options["shapes"]`, checked."""
     if not isinstance(shapes, Mapping):
         raise OptionTypeError(f"options['shapes']={shapes!r} is not accepted; use a dict from argument to dimensions")
     return Declarations({name: dict(_read(name, value)) for name, value in shapes.items()})
@@ -121,7 +116,6 @@ def _dim(value: object) -> Dim:
 
 
 def _sizes(name: str, value: object, dims: dict[int | None, Dim]) -> Iterator[tuple[str, int, Dim]]:
-    """The declared sizes that a value has now."""
     for index, dim in dims.items():
         if index is None:
             if type(value) is int:

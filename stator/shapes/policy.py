@@ -1,11 +1,8 @@
-"""Choose the sizes and numbers that become symbols.
+"""Choose the sizes and numbers that become symbols: guards that failed (`Memory.learn`), the user's marks on tensors.
 
     dynamic=None   constants first; what is seen to change becomes a symbol in the next compile of the same place
     dynamic=True   all sizes, and numbers among the arguments, from the first compile on
     dynamic=False  constants always
-
-In: guards of entries that failed (`Memory.learn`), and the user's marks on tensors.  Out: for each tensor the
-dimensions that become symbols, for each number whether it becomes one.
 """
 
 from __future__ import annotations
@@ -205,7 +202,6 @@ class Policy:
         return bool(unread) and self.breaks and source in unread and type(value) in STANDINS
 
     def named_number(self, source: Source) -> Dim | None:
-        """The declaration of a number in `options["shapes"]`."""
         return self.declared.of(source.text()).get(NUMBER) if self.declared.dims else None
 
     def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str | Dim]:
@@ -240,7 +236,6 @@ class Policy:
             return frozenset(dim for dim in known if tensor.layout is torch.strided and dim < tensor.dim())
 
     def is_open(self, value: object, source: Source) -> bool:
-        """Whether an int or float becomes a symbol."""
         if self.dynamic is False or value != value or type(source) is Pinned \
                 or type(value) is float and (not self.floats or not is_ordinary(value)) \
                 or type(value) is int and not -(1 << 62) < value < 1 << 62:

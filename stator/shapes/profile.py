@@ -48,7 +48,6 @@ def load(text: str) -> None:
 
 
 def foreseen(place: str) -> dict[str, Any] | None:
-    """Entries of the loaded profiles for a place."""
     return _foreseen.get(place)
 
 

@@ -1,8 +1,7 @@
 """Guards over symbols.   s0 >= 2, Eq(Mod(s0, 8), 0)  ->  ShapeChecks over x.size(0), each with the user's line
 
-In: which property of which input each symbol is, what torch's shape environment has decided (its guards, ranges and
-replacements), after the backend has run and added its own.  Out: guards that hold exactly while those decisions do.
-An expression that has no program is replaced by what is stronger: its symbols keep their values.
+In: the property of each symbol; decisions of torch's shape environment, after the backend has run.  Out: guards that
+hold exactly while those decisions do; where an expression has no program, its symbols keep their values.
 """
 
 from __future__ import annotations

@@ -140,9 +140,7 @@ class SymbolNodes:
     def unasked(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
-        A convolution's rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may
-        differ in the layout they give back. For contiguous operands they do not; nor do those for images on the CPU,
-        MKLDNN's and the native ones; NNPACK, which differs, wants 16 images at least.
+        Rules for fakes ask because kernels may differ in their layouts; for contiguous operands they do not.
         """
         if func is _ATTENTION:
             _require_filled((*args, *kwargs.values()))
@@ -154,8 +152,6 @@ class SymbolNodes:
             return self.shape_env.suppress_guards()
         return _NOTHING
 
-    # ------------------------------------------------------------------ definitions
-
     def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: object) -> None:
         """An int or float from outside; it becomes an input of the graph where the graph uses it."""
         self.numbers[symbol] = (value, source)
@@ -164,7 +160,6 @@ class SymbolNodes:
             self.origins[symbol] = Operand(source, Property.NUMBER if type(value) is torch.SymInt else Property.REAL)
 
     def define_input(self, node: fx.Node, example: Any, source: Source, where: Any) -> None:
-        """The symbols that a tensor brings."""
         if not example._has_symbolic_sizes_strides:
             return
         strides = example.stride()
@@ -238,9 +233,9 @@ class SymbolNodes:
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
 
     def in_words(self, expression: Any, written: Callable[[fx.Node], str]) -> str:
-        """An expression as the user writes it: `n.item() > 2` for `u0 > 2`; empty where a symbol has no name."""
+        """An expression as the user writes it: `n.item() > 2` for `u0 > 2`; empty where symbols lack names."""
         names = {symbol: sympy.Symbol(self._name(symbol, written)) for symbol in expression.free_symbols}
-        if not all(symbol.name for symbol in names.values()):
+        if not all(symbol.name for symbol in names.values()) or len(set(names.values())) < len(names):
             return ""
         return str(UserPrinter().doprint(expression.xreplace(names))).replace("(-1)*", "-")
 
@@ -261,8 +256,6 @@ class SymbolNodes:
             made += f".{step.name}" if isinstance(step, symbolic_shapes.CallMethodKey) else \
                 f"({step.idx})" if made.endswith(".size") else f"[{getattr(step, 'idx', step)}]"
         return made
-
-    # ------------------------------------------------------------------ nodes
 
     def node_of(self, value: Any) -> Any:
         """The node of a symbolic value, or the number it has become."""
@@ -333,9 +326,6 @@ class SymbolNodes:
         hint = self.shape_env.backed_var_to_val.get(symbol)
         node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
         return node
-
-
-# ---------------------------------------------------------------------- key paths
 
 
 _OPERATORS = {"size": torch.ops.aten.sym_size.int, "stride": torch.ops.aten.sym_stride.int,

@@ -1,10 +1,7 @@
 """Symbolic numbers, and values that are handed around unread.   u0 + 1, 2*s0; a str with nine values  ->  Varying
 
-In: a torch.SymInt, SymFloat or SymBool of the trace.  Out: its Python type; the number itself where one is needed (a
-guard if it has one, else a Break); Python's arithmetic on it, as far as torch's symbols compute what Python computes.
-
-The policy gives up guarding a place whose value changes too often: then only the type of its stand-in is known.  The
-program may pass it on, store, return and print it; an instruction that looks at it breaks and runs natively.
+Out: the Python type of a SymInt, SymFloat or SymBool; its number where one is needed (a guard if it has one, else a
+Break); Python's arithmetic on it.  Of a value that changes too often only the type is known: to look at it breaks.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any
 import numpy
 import sympy
 import torch
-from sympy.logic.boolalg import Boolean
+from sympy.logic.boolalg import BooleanFunction
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import (
@@ -84,10 +81,7 @@ class Formatted:
 
 
 class DeferredText:
-    """Text made of an unbacked number or a tensor: f"{n} tokens".  Reading it while tracing breaks.
-
-    `parts` are str and Formatted; the residual program puts them together.
-    """
+    """Text made of an unbacked number or a tensor: f"{n} tokens"; `parts` are str and Formatted.  Reading it breaks."""
 
     __slots__ = ("parts",)
 
@@ -133,7 +127,6 @@ def has_unbacked(tree: Any) -> bool:
 
 
 def data_dependent(expression: Any, what: str = "") -> Break:
-    """The break at an unbacked symbol."""
     detail = f"{what or 'a number'} that is unbacked ({expression})"
     return Break("SB003", detail, condition=expression)
 
@@ -145,7 +138,7 @@ def in_the_users_terms(stop: Break, symbols: Any, written: Callable[[fx.Node], s
         return
     text = symbols.in_words(condition, written)
     stop.detail = stop.detail.replace(f" ({condition})", f" ({text})" if text else "")
-    if text and isinstance(condition, (Boolean, sympy.Rel)):
+    if text and isinstance(condition, (BooleanFunction, sympy.Rel)):
         opposite = symbols.in_words(sympy.Not(condition), written)
         stop.remedy = f"{stop.remedy}; here: torch._check({text}), or torch._check({opposite}), where one always holds"
 
@@ -353,9 +346,6 @@ _SEQUENCES = frozenset({tuple, list, torch.Size})
 
 if not hasattr(PythonReferenceAnalysis, "identity"):  # torch's pass for assertions in graphs reads expressions with it
     PythonReferenceAnalysis.identity = staticmethod(lambda value: value)
-
-
-# ---------------------------------------------------------------------- text
 
 
 def _called(name: str) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from stator import events
 
 
 def difference(theirs: Any, ours: Any, exact: bool) -> str | None:
-    """What tells a result from eager's; None where nothing does."""
+    """The first difference from eager's result, or None."""
     if type(theirs) is not type(ours):
         return f"{type(ours)} instead of {type(theirs)}"
     if isinstance(theirs, (list, tuple)):

@@ -135,7 +135,7 @@ def given_as_out(i: Any, two: Any) -> None:
 
 @pytest.mark.parametrize("write", [filled, assigned, given_as_out], ids=lambda each: each.__name__)
 def test_what_is_written_is_not_taken_for_what_is_known(write: Any) -> None:
-    """What stands for the memory of a tensor holds nothing in particular, whatever was written: no index is out of range."""
+    """A stand-in for the memory of a tensor holds nothing in particular: no written index is out of range."""
     def program(x: torch.Tensor, two: torch.Tensor, table: torch.Tensor) -> Any:
         array = x.numpy()
         write(array, two.numpy())

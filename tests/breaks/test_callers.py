@@ -1,4 +1,4 @@
-"""What looks at its callers finds the program's: logging, warnings, tracebacks of exceptions that were caught."""
+"""Functions that inspect their callers find the program's: logging, warnings, tracebacks of caught exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a break must not change: the dict that locals() has given, and the order of sets hashed by address."""
+"""State that a break must not change: the dict that locals() has given, and the order of sets hashed by address."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _be_child(work: Callable[[], Ending], folder: str, answer: str, noise: str) 
 
 
 def processor_seconds(child: int) -> float:
-    """What a running child has used so far."""
+    """CPU time that a running child has used so far."""
     with open(f"/proc/{child}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

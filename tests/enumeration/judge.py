@@ -103,7 +103,7 @@ def end_of(tensor: torch.Tensor) -> int:
 
 
 def expected_of(program: Program, sample: Sample, pattern: str) -> tuple[Snapshot | None, str]:
-    """What eager does; the reason where that is not defined."""
+    """The outcome in eager; the reason where that is not defined."""
     found = []
     for filler in (0, 255):
         arranged = arrange(sample, pattern)

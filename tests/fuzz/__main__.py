@@ -27,7 +27,7 @@ TRIVIAL = "def program(mat, vec, ivec, n, flag, items, table, point):\n    retur
 
 
 def headline(difference: str) -> str:
-    """What sort of failure it is, which a smaller program has to keep."""
+    """The kind of failure, which a smaller program has to keep."""
     for name in ("InternalError", "Unsupported", "RecompileLimit"):
         if name in difference:
             return name + difference.rpartition("failed: ")[2][:30]

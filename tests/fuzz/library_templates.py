@@ -1,4 +1,4 @@
-"""What programs use of the standard library, of enums and decorators, and more of tensors.
+"""Templates over the standard library, enums and decorators, and more of tensors.
 
 In: nothing.  Out: tables like those of `templates`, which they are joined to.
 """

@@ -57,7 +57,7 @@ class Worker:
 
 
 def processor_seconds(child: int) -> float:
-    """What a running child has used so far; of one that has just ended, nothing is known."""
+    """CPU time that a running child has used so far; of one that has just ended, nothing is known."""
     try:
         with open(f"/proc/{child}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -137,7 +137,7 @@ class Run:
         self.selector.register(worker.pipe, selectors.EVENT_READ, shard)
 
     def hear(self, shard: int) -> None:
-        """What a process says, or its end."""
+        """The next message of a process, or its end."""
         worker = self.workers[shard]
         said = os.read(worker.pipe, 1 << 16)
         if not said:

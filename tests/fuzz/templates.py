@@ -1,4 +1,4 @@
-"""What generated programs are made of.
+"""Parts of generated programs.
 
 In: nothing.  Out: expressions of each kind, literals, simple statements, handlers. `$int` stands for an expression of that
 kind, `$small` for a number up to 2. Kinds: mat, vec, ivec are tensors of two dimensions, of one, of integers; par is a leaf that

@@ -1,4 +1,4 @@
-"""What a program asks of its devices is captured, and asked again when the answer changes."""
+"""Queries of devices are captured, and made again when the answer changes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from probing import Scene, probe, ramp
 from scenery import box, one
 
 import stator
-from stator.heap.adopt.outside_caches import table_of
+from stator.library.python.caches_and_locks import table_of
 
 
 def counts(cached: Any) -> tuple[Any, ...]:

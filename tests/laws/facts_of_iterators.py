@@ -217,7 +217,7 @@ def outside_cycle_over_a_list_that_changes():
 
 
 def classes_of(*iterators: Any) -> Scene:
-    """What an iterator is, beside what it yields."""
+    """Classes of an iterator, beside the items that it yields."""
     kinds = (enumerate, zip, itertools.cycle, type(iter(())), type(iter([])), type(iter(range(1))))
 
     def fn(x):

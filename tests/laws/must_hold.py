@@ -1,4 +1,4 @@
-"""What must hold, fact by fact: the probe of each, and a mechanism without which that very probe fails.
+"""Facts that must hold: the probe of each, and a mechanism without which that very probe fails.
 
 In: nothing.  Out: `FACTS`, a row for each fact that a program may depend on: (fact, probe, switch).
 """

@@ -117,7 +117,7 @@ def world_of(scene: Scene) -> World:
 
 
 def world_changed_by_tracing(make: Callable[[], Scene]) -> list[str]:
-    """What a trace alone does to the world: arguments, outside state, printed text, torch's modes."""
+    """Effects of a trace alone: on arguments, outside state, printed text, torch's modes."""
     scene = make()
     try:
         args = scene.args()

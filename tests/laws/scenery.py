@@ -1,4 +1,4 @@
-"""What scenes are made of: holders of attributes, functions with globals of their own, arguments."""
+"""Parts of scenes: holders of attributes, functions with globals of their own, arguments."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FULL_CALLS, FULL_CAPTURES = 100_000, 20_000
 
 @dataclass
 class Growth:
-    """What was there at the end and not after the warm-up."""
+    """Objects that were there at the end and not after the warm-up."""
 
     rounds: int
     seconds: float
@@ -58,7 +58,7 @@ class MallInfo(ctypes.Structure):
 
 
 def allocated_kib() -> int:
-    """What malloc has handed out; 0 where it does not tell."""
+    """KiB that malloc has handed out; 0 where it does not tell."""
     ask = getattr(_LIBC, "mallinfo2", None)
     if ask is None:
         return 0

@@ -23,7 +23,7 @@ from stator.graph.fx import graph_modules
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import exposure, raw_access, shared_state
-from stator.heap.adopt import outside_caches, outside_sets
+from stator.heap.adopt import outside_sets
 from stator.heap.adopt import small_holders as holders_of_heap
 from stator.heap.adopt.outside_arrays import Arrays
 from stator.heap.heap import Heap
@@ -208,7 +208,7 @@ SWITCHES = [
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.noted.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(caches_and_locks, "kept_result", lambda wrapper, key: caches_and_locks.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),
-    Switch("keys of a cache are not asked", without(outside_caches, "_unasked", lambda key: key),
+    Switch("keys of a cache are not asked", without(caches_and_locks, "_unasked", lambda key: key),
            ("lru_cache_with_a_key_that_collides",)),
     Switch("a full cache breaks", without(caches_and_locks, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),

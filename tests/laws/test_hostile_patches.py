@@ -155,7 +155,7 @@ def test_is_as_in_eager_where_the_program_patches(patch: Patch) -> None:
 
 
 def members() -> Iterator[tuple[str, Any]]:
-    """What torch's and Stator's own code may use by name when a compiled graph runs."""
+    """Members that torch's and Stator's own code may use by name when a compiled graph runs."""
     skipped = ("_make_subclass", "_make_wrapper_subclass", "_make_dtensor", "_view_func")
     for name in dir(BASE):
         entry = vars(BASE).get(name)

@@ -23,7 +23,7 @@ LOG: list[Any] = []
 
 @torch.compiler.disable
 def read(pointer: int) -> bytes:
-    """What lies at an address, once freed memory of tensors has been used again."""
+    """Read an address, once freed memory of tensors has been used again."""
     reused = [torch.full((1000,), 7.0) for _ in range(20)]
     return ctypes.string_at(pointer, 8) if reused else b""
 

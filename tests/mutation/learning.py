@@ -37,7 +37,7 @@ from tests.hidden_failures import is_hidden_failure
 LONGEST = 120  # seconds of processor time of a test that is watched; one that takes more is left out
 
 class Map:
-    """What is known of the tests."""
+    """Facts about the tests: duration, and the functions that each runs."""
 
     def __init__(self, file: str) -> None:
         self.file = Path(file) if file else None
@@ -147,7 +147,7 @@ def lines_in(file: Path) -> int:
 
 
 def not_reached(share: list[pytest.Item], file: Path, deadline: float) -> list[pytest.Item]:
-    """What is left where a learner ended early: it died of the test after its last line, or there was no time."""
+    """Tests that are left where a learner ended early: it died of the test after its last line, or time ran out."""
     rest = share[lines_in(file) :]
     if not rest or time.monotonic() > deadline:
         return []

@@ -1,4 +1,4 @@
-"""What can be switched off in Stator, one thing at a time.
+"""Mechanisms that can be switched off in Stator, one at a time.
 
 In: the modules of `stator`, all but those that ASIDE names.  Out: `Mutant`s: each replaces the code of one function, the
 class of one row of the native table or one kind of guard, in this very process, and says so in words.
@@ -97,7 +97,7 @@ def is_trivial(code: types.CodeType) -> bool:
 
 
 def bodies_of(function: types.FunctionType, is_context: bool) -> tuple[tuple[str, str], ...]:
-    """What mutants of the function do instead, in words and as a statement, from the annotation of the result."""
+    """Bodies of mutants of the function, in words and as a statement, from the annotation of the result."""
     if is_context:
         return (("does nothing around the block", "yield None"),)
     if function.__code__.co_flags & inspect.CO_GENERATOR:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
+from torch.distributed._composable.replicate import replicate
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -79,6 +82,44 @@ def ddp_buffers():
     return model, [(values(),)] * 2
 
 
+@built(whole=False)
+def ddp_in_buckets():
+    """Five buckets: graphs of compilers are cut where they end."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 8), *[torch.nn.Linear(8, 8) for _ in range(3)], torch.nn.Linear(8, 4)]
+    return trained(DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0002))
+
+
+@built(whole=False)
+def ddp_views_of_buckets():
+    return trained(DistributedDataParallel(mlp(), gradient_as_bucket_view=True))
+
+
+@built(whole=False)
+def ddp_compressed():
+    model = DistributedDataParallel(mlp())
+    model.register_comm_hook(None, fp16_compress_hook)
+    return trained(model)
+
+
+@built(whole=False)
+def ddp_two_modules():
+    """Two wrapped modules in one function."""
+    first, second = DistributedDataParallel(mlp()), DistributedDataParallel(mlp())
+
+    def f(x):
+        return second(first(x)).sum()
+    return f, [(values(),)] * 2
+
+
+@built(whole=False)
+def ddp_tied_weights():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    return trained(DistributedDataParallel(model, bucket_cap_mb=0.00001))
+
+
 # ---------------------------------------------------------------------- FSDP
 
 
@@ -102,6 +143,54 @@ def fsdp2_step():
 def fsdp1_forward():
     model = FullyShardedDataParallel(mlp(), device_id=torch.device("cpu"), use_orig_params=True)
     return model, [(values(),)] * 2
+
+
+@built(whole=False)
+def fsdp1_step():
+    return trained(FullyShardedDataParallel(mlp(), device_id=torch.device("cpu"), use_orig_params=True))
+
+
+@built(whole=False)
+def fsdp2_checkpointed():
+    """Activation checkpoints inside sharded modules."""
+    model = mlp()
+    for place in (0, 2):
+        model[place] = checkpoint_wrapper(model[place])
+        fully_shard(model[place])
+    return trained(fully_shard(model))
+
+
+@built(whole=False)
+def fsdp2_mixed_precision():
+    model = mlp()
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
+    return trained(model)
+
+
+@built(whole=False)
+def fsdp2_kept_unsharded():
+    model = mlp()
+    fully_shard(model, reshard_after_forward=False)
+    return trained(model)
+
+
+@built(whole=False)
+def fsdp2_and_tensor_parallel():
+    size = dist.get_world_size()
+    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("data", "model"))
+    model = parallelize_module(mlp(), mesh["model"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["data"])
+
+    def f(x):
+        return model(x) + 1
+    x = torch.arange(16.0).reshape(4, 4) / 8
+    return f, [(x,), (x + 1,)]
+
+
+@built(whole=False)
+def replicated_module():
+    """torch's composable form of DDP."""
+    return trained(replicate(mlp()))
 
 
 # ---------------------------------------------------------------------- DTensor

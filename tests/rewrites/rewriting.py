@@ -52,7 +52,7 @@ def around(text: str, body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def undocumented(function: ast.FunctionDef) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """What has to stay in front (the docstring, `global`), and the rest of the body."""
+    """Split a body: statements that have to stay in front (the docstring, `global`), and the rest."""
     front = 0
     while front < len(function.body) - 1 and (
             isinstance(function.body[front], (ast.Global, ast.Nonlocal))

@@ -34,7 +34,7 @@ def test_rewritten_cases_equal_eager(path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_rewrite_keeps_the_meaning(rewrite: str) -> None:
     source = '''
 def program(x, y=2):
-    """What it is for."""
+    """A docstring."""
     z = [i * y for i in x if i > 1]
     total = 0
     for i in x:

@@ -34,7 +34,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What became of one program."""
+    """The outcome of one program."""
 
     kind: str
     code: str = ""

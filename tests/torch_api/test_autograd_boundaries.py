@@ -1,4 +1,4 @@
-"""What only autograd itself can do: backward hooks of modules, new Parameters, retained gradients, flags of leaves."""
+"""Operations of autograd alone: backward hooks of modules, new Parameters, retained gradients, flags of leaves."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_invalid_parameters_raise_what_eager_raises(backend):
 
 
 def test_a_check_after_a_write():
-    """What the graph wrote is put back before the program itself finds out what to raise."""
+    """Writes of the graph are undone before the program itself finds out which error to raise."""
     def program(x, kept):
         kept.add_(1)
         if not (x > 0).all():

@@ -123,7 +123,7 @@ def test_an_input_that_was_changed_meanwhile_is_refused():
 
 
 def test_an_input_that_was_changed_meanwhile_is_not_read_again():
-    """What the backward needs was computed before; run again, the graph would see the new numbers."""
+    """The backward uses values computed before; run again, the graph would see the new numbers."""
     compiled = stator.compile(lambda x, w: x * w.sum(), backend="aot_eager")
     x, w = inputs(0), torch.ones(4)
     out = compiled(x, w)

@@ -167,7 +167,7 @@ def test_checkpoint(make, backend):
 
 
 def test_selective_policy_is_obeyed():
-    """What must be saved is not computed again in the backward graph; without the policy it is."""
+    """Values that must be saved are not computed again in the backward graph; without the policy they are."""
     found = {}
     for name, contexts in (("selective", {"context_fn": CONTEXTS}), ("whole", {})):
         graphs = []

@@ -259,7 +259,7 @@ LAYOUTS = [(size, stride, offset) for size in ((2, 3), (3, 2), (1, 4), (4,)) for
 
 @pytest.mark.parametrize("size, stride, offset", LAYOUTS)
 def test_layouts(size: Any, stride: Any, offset: int) -> None:
-    """Whatever has an element in common is found; what is found in vain is little."""
+    """Every common element is found; few are found in vain."""
     places = torch.arange(40)
     one = places.as_strided(size, stride, offset)
     own = one.flatten().tolist()

@@ -179,7 +179,7 @@ OTHER_STREAM = {"block with dropout", "encoder layer", "dropouts"}  # compilers 
 
 
 def steps(make: Callable[[], nn.Module], shape: tuple[int, ...], training: bool, backend: str | None) -> list[Any]:
-    """What three steps leave behind."""
+    """The state that three steps leave behind."""
     torch.manual_seed(0)
     module = make().train(training)
     function = module if backend is None else stator.compile(module, backend=backend)

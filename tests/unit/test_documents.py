@@ -111,6 +111,12 @@ def test_prose_keeps_to_the_rules(page: Path) -> None:
     assert DISCOURAGED.findall(page.read_text()) == []
 
 
+def test_docstrings_open_with_a_subject_or_a_verb() -> None:
+    opening = re.compile(r'^\s*r?"""What\b', re.M)
+    folders = [ROOT / name for name in ("stator", "benchmarks", "tools", "tests")]
+    assert [path.name for folder in folders for path in folder.rglob("*.py") if opening.search(path.read_text())] == []
+
+
 def test_settings_have_their_defaults() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
     given = {name: value.replace(",", "").strip('`"') for name, value in rows if name in SETTINGS}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.layers import LAYERS, PACKAGE, RANK, read_package, violations
+from tools.layers import LAYERS, PACKAGE, RANK, folder_problems, read_package, violations
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,6 +18,24 @@ def rules_broken(sources: dict[str, str]) -> list[str]:
 def test_package_keeps_its_layers():
     found = violations(read_package(ROOT))
     assert not found, "\n" + "\n".join(map(str, found))
+
+
+def test_every_folder_states_its_input_and_output():
+    found = [*folder_problems(read_package(ROOT))]
+    assert not found, "\n" + "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize(("text", "rule"), [
+    (None, "a folder without __init__.py"),
+    ("", "__init__.py states no input and output"),
+    ('"""The heap."""', "__init__.py states no input and output"),
+    ('"""In: a\n\n\n\n\nOut: b"""', "__init__.py states input and output in more than 5 lines"),
+    ('"""values -> stand-ins"""', None),
+    ('"""The heap.\n\nIn: values.  Out: stand-ins."""', None),
+])
+def test_folder_without_summary_is_found(text: str | None, rule: str | None):
+    sources = {"stator.heap.box": ""} | ({} if text is None else {"stator.heap.__init__": text})
+    assert [found.rule for found in folder_problems(sources)] == ([] if rule is None else [rule])
 
 
 def test_package_was_read():

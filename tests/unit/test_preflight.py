@@ -1,4 +1,4 @@
-"""What keeps Stator from being built is said in one sentence, with a non-zero exit."""
+"""Reasons that keep Stator from being built are stated in one sentence, with a non-zero exit."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ REGISTRY_HOST = re.compile(r"pypi\.org|pythonhosted\.org|download\.pytorch\.org|
 
 
 def published_files() -> list[Path]:
-    """What git tracks or would add; a tree without git is walked."""
+    """Files that git tracks or would add; a tree without git is walked."""
     if (ROOT / ".git").exists():
         listing = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],

@@ -25,7 +25,7 @@ from torch.fx.node import map_arg
 from torch.utils._mode_utils import no_dispatch
 
 from stator.backends.cuda_graphs import is_member_of_module
-from stator.graph.analysis.autograd_boundaries import BOUNDARY
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, BUCKET
 from stator.graph.fx.graph_modules import NAMED_REGION, LateGraphModule, make_captured, make_graph_module
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 from stator.settings.options import Settings
@@ -40,7 +40,7 @@ _SYMBOLS = ("backed_var_to_val", "var_to_val", "var_to_range", "var_to_sources",
             "unbacked_alloc_order", "unique_ids", "_replacements_version_counter", "_version_counter")
 # What compilers and Stator's own stages read of a node.
 _METADATA = frozenset({"example_value", "tensor_dict", "unbacked_bindings", "stack_trace", BOUNDARY, "is_branch",
-                       "recompute", "ac_graph_id", NAMED_REGION})
+                       "recompute", "ac_graph_id", NAMED_REGION, BUCKET})
 State = list[tuple[int, tuple[Any, ...], tuple[Any, ...]]]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.backends.aot_wrappers import takes_gradient
 from stator.backends.autograd_passes import Direct, JoinedPasses, Record, unrecorded
 from stator.backends.inner_calls import Passes
 from stator.backends.regions.extraction import Piece, wants_grad
@@ -52,11 +53,6 @@ def layout_of(expected: object, output: torch.Tensor | None) -> tuple[tuple[int,
     if not all(type(each) is int for each in size):
         return None
     return size, torch.empty(size, device="meta", memory_format=kind).stride()
-
-
-def takes_gradient(info: Any) -> bool:
-    """Whether backward gets the gradient of an output; torch 2.11 has one field for this and `requires_grad`."""
-    return bool(getattr(info, "requires_grad_for_backward", info.requires_grad))
 
 
 def has_work_around(meta: Any, writes: bool) -> bool:

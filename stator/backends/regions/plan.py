@@ -7,6 +7,7 @@ their own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,7 +126,7 @@ def pieces_between(flow: Flow, probes: Probes, cuts: list[int], least: int) -> P
     for piece in plan.pieces:
         find_ends(flow, piece, probes)
     plan.steps[:0] = flow.hoisted
-    check_casts(plan)
+    check_casts(plan, probes)
     check_writes(plan)
     if not flow.grad_enabled:
         return_alike(flow, plan.pieces)
@@ -192,16 +193,27 @@ def check_writes(plan: Plan) -> None:
                 seen.add(node)
 
 
-def check_casts(plan: Plan) -> None:
+def check_casts(plan: Plan, probes: Probes) -> None:
     """Autocast casts a parameter once for all its uses, and its gradients are added up before they are cast back."""
-    devices = {value.device.type for value in plan.flow.values.values() if isinstance(value, torch.Tensor)}
+    flow = plan.flow
+    pieces_of = Counter([node for piece in plan.pieces for node in set(piece.inputs)
+                         if node.op == "placeholder" and wants_grad(flow.value(node))])
+    shared = {node for node, count in pieces_of.items() if count > 1}
+    devices = {value.device.type for value in flow.values.values() if isinstance(value, torch.Tensor)}
     seen: set[fx.Node] = set()
-    for piece in plan.pieces:
-        state = {key[0]: value[0] for (setting, key), value in plan.flow.states[piece.start].items()
-                 if setting.setter is torch._C.set_autocast_enabled}
-        if any(state.get(device, torch.is_autocast_enabled(device)) for device in devices):
-            for node in set(piece.inputs):
-                if node.op == "placeholder" and wants_grad(plan.flow.value(node)):
-                    if node in seen:
-                        raise Whole(f"{node.name} is cast in several pieces")
-                    seen.add(node)
+    for piece in plan.pieces if shared else ():
+        cast: set[fx.Node] = set()
+        for user in piece.nodes:
+            given = shared.intersection(user.all_input_nodes)
+            if given and casts_on(flow.states[flow.place[user]], devices):
+                cast.update([node for node in given if probes.is_cast(user, node)])
+        for node in cast & seen:
+            raise Whole(f"{node.name} is cast in several pieces")
+        seen |= cast
+
+
+def casts_on(state: dict[Any, Any], devices: set[str]) -> bool:
+    """Whether autocast is on for one of the devices."""
+    known = {key[0]: value[0] for (setting, key), value in state.items()
+             if setting.setter is torch._C.set_autocast_enabled}
+    return any(known.get(device, torch.is_autocast_enabled(device)) for device in devices)

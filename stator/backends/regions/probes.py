@@ -16,6 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from stator.backends.pieces import torch_set_to
 from stator.backends.regions.flow import Flow
 from stator.graph.analysis.autograd_boundaries import functions_behind
 from stator.graph.analysis.mutation import is_torchs, tensors_in, writes
@@ -69,6 +70,16 @@ class Probes:
         functions = functions_behind(list(tensors_in(made)))
         return sum(getattr(each, "variable", None) is fakes[given]
                    for function in functions for each, _ in function.next_functions)
+
+    def is_cast(self, node: fx.Node, given: fx.Node) -> bool:
+        """Whether the operation works on a copy of `given` in another dtype; also where that cannot be told."""
+        with torch.enable_grad(), torch_set_to(self.flow.states[self.flow.place[node]]):
+            made, fakes = self.call(node)
+        if made is None or given not in fakes:
+            return True
+        users = [function for function in functions_behind(list(tensors_in(made)))
+                 for each, _ in function.next_functions if getattr(each, "variable", None) is fakes[given]]
+        return not users or any(function.name() == "ToCopyBackward0" for function in users)
 
     def call(self, node: fx.Node) -> tuple[Any, dict[fx.Node, Any]]:
         """The result on fresh fakes, and these; None where the node is not called."""

@@ -26,7 +26,6 @@ from stator.library.python.warning_filters import FiltersKept
 
 
 def write_effect(build: Rebuilder, effect: object) -> str:
-    """The statement that repeats an effect."""
     return _WRITERS[type(effect)](build, effect)
 
 
@@ -119,7 +118,6 @@ def warn_at(message: Any, category: Any, filename: str, line: int, outward: int)
 
 def log_at(logger: Any, level: int, message: object, args: tuple[Any, ...], filename: str, line: int,
            function: str, outward: int, extra: Any, exc_info: bool | None) -> None:
-    """Log as if from the user's line."""
     if not logger.isEnabledFor(level):
         return
     if outward and (frame := frame_outside(outward)) is not None:
@@ -163,7 +161,6 @@ def use_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value
 
 
 def fail_in_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: object) -> None:
-    """Call a cache that has no result."""
     use_cache(wrapper, args, kwargs, value, failed=True)
 
 

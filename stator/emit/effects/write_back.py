@@ -17,11 +17,10 @@ import torch
 from stator import _core, _hook
 from stator.breaks import Break
 from stator.emit.effects.replayed_output import write_effect
-from stator.emit.rebuild.returned_arrays import write_array
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
-from stator.emit.rebuild.returned_objects import write_context_sets
+from stator.emit.rebuild.returned_objects import write_array, write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
-from stator.guards.guard import MISSING, Kind
+from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
@@ -38,7 +37,6 @@ from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
-from stator.source import CallOf, Pinned
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -58,9 +56,6 @@ def write_effects(build: Rebuilder) -> int:
     for statement in statements:
         build.writer.line(statement)
     return len(statements)
-
-
-# ---------------------------------------------------------------------- one mechanism
 
 
 def _write_heap(build: Rebuilder, heap: Heap, statements: list[str]) -> None:
@@ -126,9 +121,6 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     kinds = {ShadowKind.UPCOMING: 0, ShadowKind.ITERATOR: 2}
     first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
     return first + others + last[::-1]
-
-
-# ---------------------------------------------------------------------- one outside object
 
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -257,12 +249,11 @@ def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     contents = bytes_of(tracker.standin)
     if contents != tracker.initial:
         if len(contents) != len(tracker.initial):  # what somebody has a view of does not change its size
-            build.heap.guard(CallOf(Pinned(_hook.is_exported), (tracker.source,)), Kind.FRESH_CALL, False)
+            build.heap.guard_call(_hook.is_exported, False, tracker.source)
         out.append(f"{build.writer.constant(set_bytes, 'set_bytes')}({build.outside(tracker.source)}, {contents!r})")
 
 
 def set_bytes(buffer: Any, contents: bytes) -> None:
-    """Replace the contents of a bytearray or an array."""
     if type(buffer) is bytearray:
         buffer[:] = contents
     else:
@@ -321,9 +312,6 @@ _WRITTEN_WHOLE = {ShadowKind.OPAQUE: _diff_generator, ShadowKind.ITERATOR: write
                   ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: write_array}
 _CONTENTS = {ShadowKind.UPCOMING: _diff_upcoming, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
              ShadowKind.SET: _diff_set, ShadowKind.CELL: _diff_cell, ShadowKind.TENSOR: _diff_tensor}
-
-
-# ---------------------------------------------------------------------- tensors
 
 
 @dataclass

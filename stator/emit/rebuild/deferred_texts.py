@@ -15,7 +15,6 @@ from stator.shapes.symbolic_values import UNREAD, DeferredText
 
 
 def write_text(build: Rebuilder, text: Any) -> str:
-    """An expression for a str, known or deferred."""
     if type(text) is str:
         return write_shown(build, text) or repr(text)
     parts = []
@@ -81,7 +80,6 @@ def _write_frozen_tensor(build: Rebuilder, moment: Moment) -> str:
 
 
 def write_frozen(build: Rebuilder, value: Any) -> str:
-    """An expression for what `frozen` has kept."""
     cls = type(value)
     if cls is Moment:
         return _write_frozen_tensor(build, value)
@@ -96,17 +94,12 @@ def write_frozen(build: Rebuilder, value: Any) -> str:
     return build.value(value)
 
 
-# ---------------------------------------------------------------------- what the residual program calls
-
-
 def leaf_of(tensor: torch.Tensor, wants_grad: bool, parameter: bool) -> torch.Tensor:
-    """A leaf of the same contents."""
     tensor = tensor.detach()
     return torch.nn.Parameter(tensor, wants_grad) if parameter else tensor.requires_grad_(wants_grad)
 
 
 def show(value: object, conversion: str, spec: str) -> str:
-    """One replacement field of an f-string."""
     if conversion:
         convert: Any = {"s": str, "r": repr, "a": ascii}[conversion]
         value = convert(value)

@@ -1,9 +1,7 @@
 """Keep objects of dead locals alive.   a local that nothing reads again  ->  an expression that holds the same objects
 
-A local of a suspended frame lives until its frame ends or overwrites it, as in CPython: native code may know an object
-by its address or by a weak reference alone.  Only what the residual makes real can be known that way: objects from
-outside, graph outputs, rebuilt objects.  A view is represented by any tensor of its storage, so that no local adds an
-output to the graph.
+A local of a suspended frame lives until its frame ends or overwrites it: native code may know an object by its address
+or a weak reference.  A view is represented by any tensor of its storage, so that no local adds an output to the graph.
 """
 
 from __future__ import annotations

@@ -17,13 +17,12 @@ from stator.emit.services import Rebuilder
 from stator.heap.adopt.outside_sets import is_under_way
 from stator.heap.iterators import outside_iterators
 from stator.heap.iterators.peekable_iterators import TEE_DATA
-from stator.heap.pure_readers import container_behind, readable, reduced, set_state
+from stator.heap.pure_readers import DICT_VIEWS, container_behind, readable, reduced, set_state
 from stator.heap.tracker import VariableTracker
 from stator.interp.frame import UNBOUND, add_entries
 from stator.interp.generators.generators import finish, mark_running, new_generator, stand
 
 SET_ITERATOR: type = type(iter(set()))
-VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 _REBUILT = outside_iterators.ADOPTED | readable(
     itertools.cycle, itertools.product, itertools.permutations, itertools.combinations, TEE_DATA, operator.attrgetter,
     itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller)
@@ -31,8 +30,9 @@ _REBUILT = outside_iterators.ADOPTED | readable(
 
 def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
-    if cls in VIEWS:
-        return build.variable(value, VIEWS[cls], f"{build.value(container_behind(value))}.{VIEWS[cls]}()")
+    if (view := DICT_VIEWS.get(cls)) is not None:  # by the method of dict or OrderedDict, which a subclass may replace
+        make = build.writer.constant(view, view.__name__)
+        return build.variable(value, view.__name__, f"{make}({build.value(container_behind(value))})")
     if cls in outside_iterators.WALKERS:
         return _walker(build, value, outside_iterators.WALKERS[cls][0])
     if cls is SET_ITERATOR:
@@ -110,9 +110,6 @@ def _pairwise(build: Rebuilder, value: object) -> str:
     return name
 
 
-# ---------------------------------------------------------------------- iterators from outside
-
-
 def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Move the user's iterator to where the program left its stand-in."""
     standin, cls = tracker.standin, type(tracker.standin)
@@ -168,9 +165,6 @@ def count_until(iterator: Iterator[Any], place: int, target: object) -> None:
     while reduced(iterator)[1][place] != target:
         if next(iterator, count_until) is count_until:
             return
-
-
-# ---------------------------------------------------------------------- generators
 
 
 def rebuild_generator(build: Rebuilder, value: Any) -> str:

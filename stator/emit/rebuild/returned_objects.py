@@ -1,8 +1,7 @@
-"""Objects in results, made anew.   small C objects, exceptions, classes, tokens of context variables
+"""Objects in results, made anew.   arrays, small C objects, exceptions, classes, tokens  ->  an expression
 
-In: an object made inside the trace.  Out: an expression that makes one like it, or None for a type without a maker.
-Parts of exceptions are set through the C descriptors of their bases; classes are allocated and then filled, so that
-methods may refer to them.  No `__init__`, `__new__`, `__setattr__` or metaclass of the program runs again.
+Parts of exceptions are set through the C descriptors of their bases; classes are allocated and then filled.  No
+`__init__`, `__new__`, `__setattr__` or metaclass of the program runs again.
 """
 
 from __future__ import annotations
@@ -29,16 +28,89 @@ from typing import Any
 
 import numpy
 import torch
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
-from stator.emit.rebuild.returned_arrays import rebuild_array
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
+from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.descriptors import TensorSuper
 from stator.interp.objects.weak_access import PROXIES, proxied
 from stator.native.table import receiver_split
+
+
+def fix_storages(build: Rebuilder) -> None:
+    """Make the arrays that the program has made and dropped: the storages below them cannot be resized any more."""
+    fixed, memory_of = dict(build.recorder.log.fixed), build.recorder.propagation.memory_behind
+    for backed, fake in build.heap.arrays.backed.values():
+        if id(backed) in build.memo:
+            fixed.pop(memory_of(fake), None)
+    if not fixed:
+        return
+    standins = [tracker.standin for tracker in build.heap.trackers if type(tracker.standin) is FakeTensor]
+    for fake in (*standins, *build.outputs):
+        if type(fake) is FakeTensor and id(fake) not in build.recorder.classes \
+                and fixed.pop(memory_of(fake), None) is not None:
+            build.writer.line(f"{build.method('numpy')}({build.method('detach')}({build.tensor(fake)}))")
+
+
+def rebuild_array(build: Rebuilder, value: Any) -> str:
+    memory = build.heap.arrays
+    if value.dtype.hasobject or value.dtype.kind == "V":
+        raise Break("SB007", "an array of Python objects")
+    if id(value) in memory.drawn:
+        return build.outside(memory.drawn[id(value)])
+    if id(value) in memory.backed:
+        return build.variable(value, "array", build.numpy_of(memory.backed[id(value)][1]))
+    if type(value.base) is numpy.ndarray:
+        base = memory.root_of(value)
+        known = build.heap.by_standin.get(id(base))
+        offset = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        held = memory.views.get(id(value))
+        if held is not None and held.version is None and not base.flags.forc:
+            return build.variable(value, "array", build.numpy_of(held.fake))
+        view = build.writer.constant(view_of, "view_of")
+        if not base.flags.forc or known is not None and not known.exposed and id(base) not in memory.backed:
+            raise Break("SB007", "a view of an array that is not in one piece")
+        return build.variable(value, "array", (
+            f"{view}({build.value(base)}, {value.dtype.str!r}, {value.shape!r}, {offset}, {value.strides!r}, "
+            f"{value.flags.writeable})"))
+    if value.base is not None:
+        raise Break("SB007", f"an array on the memory of a {type(value.base).__name__}")
+    kept = value.copy(order="K")
+    build.kept.append(kept)
+    made = build.writer.constant(fresh_array, "fresh_array")
+    return build.variable(value, "array", f"{made}({build.writer.constant(kept, 'array')}, {value.flags.writeable})")
+
+
+def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """Copy the contents of a stand-in back, if the program changed them."""
+    if not build.heap.faces.has_changed(tracker):
+        return
+    now = tracker.standin.copy(order="C")
+    out.append(f"{build.writer.constant(numpy.copyto, 'copyto')}({build.outside(tracker.source)}, "
+               f"{build.writer.constant(now, 'contents')})")
+
+
+def fresh_array(contents: Any, writeable: bool) -> Any:
+    made = contents.copy(order="K")
+    if not writeable:
+        made.flags.writeable = False
+    return made
+
+
+def view_of(base: Any, dtype: str, shape: tuple[int, ...], offset: int, strides: tuple[int, ...],
+            writeable: bool) -> ndarray:
+    """A view of the memory of an array in one piece."""
+    memory = base if base.flags.c_contiguous else base.T
+    made = numpy.ndarray(shape, numpy.dtype(dtype), memory, offset, strides)
+    if not writeable:
+        made.flags.writeable = False
+    return made
+
 
 IMMUTABLE: frozenset[type] = frozenset({
     datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, decimal.Decimal,
@@ -210,9 +282,6 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
 }
 
 
-# ---------------------------------------------------------------------- exceptions
-
-
 _HEAP_TYPE = 1 << 9
 
 
@@ -264,11 +333,7 @@ def _put(build: Rebuilder, name: str, owner: type, key: str, item: object) -> No
 
 
 def put_part(exc: BaseException, owner: type, name: str, value: object) -> None:
-    """Set one C-level attribute of an exception."""
     owner.__dict__[name].__set__(exc, value)
-
-
-# ---------------------------------------------------------------------- classes
 
 
 # Made by type.__new__ itself, from the rest.
@@ -326,9 +391,6 @@ def new_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[st
     if issubclass(meta, torch._C._TensorMeta):
         torch._C._TensorMeta.__init__(cls, name, bases, namespace)
     return cls
-
-
-# ---------------------------------------------------------------------- context variables
 
 
 def write_context_sets(build: Rebuilder) -> None:

@@ -74,8 +74,6 @@ class Rebuilder:
         self.raised: dict[str, dict[int, dict[str, Any]]] = {}  # of exceptions -> locals of their tracebacks, by number
         self.afterwards: list[str] = []  # statements that follow the write-backs
 
-    # ------------------------------------------------------------------ outside
-
     def outside(self, source: Source) -> str:
         names, hint = (self.drawn, "drawn") if isinstance(source, Drawn) else (self.wanted, "")
         if source not in names:
@@ -108,8 +106,6 @@ class Rebuilder:
             ways = [made if each is None else self.tensor(each) for each in (choice.when_true, choice.when_false)]
             self.writer.line(f"{name} = {ways[0]} if {self.value(choice.condition)} else {ways[1]}")
         return name
-
-    # ------------------------------------------------------------------ values
 
     def value(self, value: Any) -> str:
         cls = type(value)
@@ -159,7 +155,6 @@ class Rebuilder:
         return f"{self.method('numpy')}({self.value(tensor)})"
 
     def symbol(self, value: Any) -> str:
-        """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
         if type(value) in GRAPH_SCALARS and id(value) not in self.heap.by_standin:
@@ -262,8 +257,6 @@ class Rebuilder:
         made = cls if id(cls) not in self.vm.fresh else None
         raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", not_rebuilt=made)
 
-    # ------------------------------------------------------------------ containers
-
     def variable(self, value: object, hint: str, expression: str) -> str:
         """Name an object before its parts are built, so that parts may refer to it."""
         name = self.writer.fresh(hint)
@@ -314,8 +307,6 @@ class Rebuilder:
         parts = [self.value(item) for item in value]
         self.writer.line(f"{name}.extend([{', '.join(parts)}])")
         return name
-
-    # ------------------------------------------------------------------ functions
 
     def function(self, value: types.FunctionType) -> str:
         make = self.writer.constant(types.FunctionType, "function")
@@ -371,8 +362,6 @@ class Rebuilder:
         name = self.variable(value, "partial", f"{make}({', '.join(parts)})")
         self.attributes(value, name)
         return name
-
-    # ------------------------------------------------------------------ instances
 
     def instance(self, value: Any, cls: type) -> str:
         shell = new_shell(cls)

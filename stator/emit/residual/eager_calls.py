@@ -1,17 +1,13 @@
 """Calls that a compiled segment hands back to the original function.   its graph raised, a lock was taken  ->  EAGER
 
-The entry then runs the function and passes the ending on to `check_ending`: where the function succeeds though the
-graph or the trace has failed, the capture was wrong. That is an error under fullgraph, else one warning.
-
-A trace runs no kernel and writes no output: what fails there fails before the exception in which the trace ended, and
-is no sign of a wrong trace.
+The entry runs the function and passes the ending on to `check_ending`: where the function succeeds though the graph or
+the trace has failed, the capture was wrong. That is an error under fullgraph, else one warning.
 """
 
 from __future__ import annotations
 
 import threading
 import types
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from traceback import walk_tb
@@ -19,7 +15,7 @@ from typing import Any
 
 import torch
 
-from stator import _core, events
+from stator import _core, errors, events
 from stator.errors import InternalError
 from stator.graph.analysis.may_fail import lines_that_may_fail
 from stator.host.held_signals import raised_by_a_handler
@@ -138,7 +134,7 @@ def check_ending(compiled: Any, error: BaseException | None, traceback: Any) -> 
             raise InternalError(text)
     if error is None and text not in _told:
         _told.add(text)
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        errors.warn(text)
 
 
 _core.listen_to_redone(check_ending)

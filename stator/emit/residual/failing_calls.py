@@ -1,11 +1,8 @@
 """Handle a graph that raises.   out = graph(x)  ->  try: ... except: restore the inputs; run the program instead
 
-A graph that raises must leave nothing changed: then the program itself does what comes before the error, in its order,
-and raises it at its own line, or handles it.  Inputs that the graph writes to, and random streams, are copied before
-and restored, up to KEPT_BYTES or a sixteenth of all inputs.  Where they are too large, the versions of the inputs show
-whether anything was written; if so, the graph's error is raised as it is.  So is the error of a graph with an operation
-that must not run twice (see graph/analysis/mutation).  Its traceback opens with the frames in which the program
-recorded the failing node: the code of a graph has one line a node, be it written by straight_line or by FX.
+Inputs that the graph writes, and random streams, are copied before and restored, up to KEPT_BYTES or a sixteenth of all
+inputs.  Else versions of the inputs show whether anything was written; if so, or if an operation must not run twice,
+the graph's error is raised, with the frames in which the program recorded the failing node.
 """
 
 from __future__ import annotations
@@ -152,9 +149,6 @@ def graph_failed_inside_a_handler(error: Exception) -> Any:
     return forgive()
 
 
-# ---------------------------------------------------------------------- inputs, restored
-
-
 KEPT_BYTES = 4 << 20
 SHARE = 16
 _own = torch._C.TensorBase  # where the program may have replaced Tensor's methods
@@ -175,7 +169,6 @@ def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Its memory, and how it lies there."""
     return (_own.untyped_storage(tensor)._cdata, _own.size(tensor), _own.stride(tensor), _own.storage_offset(tensor)) \
         if _layout_of(tensor) is torch.strided else ()
 
@@ -208,9 +201,6 @@ def put_back(kept: list[Any]) -> bool:
             if version is not None:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
     return True
-
-
-# ---------------------------------------------------------------------- frames of failed nodes
 
 
 Standing = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known
@@ -256,7 +246,6 @@ def failing_nodes(trace: types.TracebackType | None) -> Iterator[tuple[types.Tra
 
 
 def node_at(module: fx.GraphModule, line: int) -> fx.Node | None:
-    """The node that a line of a graph module's code runs."""
     lines: Any = getattr(module, "_lineno_map", None) or {}
     index = lines.get(line - getattr(module, "_prologue_start", 0))
     nodes = list(module.graph.nodes)

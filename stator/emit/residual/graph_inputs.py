@@ -1,12 +1,7 @@
 """Inputs of a graph in the residual.   x of a tensor subclass  ->  plain_tensor(x)
 
-Inputs are handed over, copied before the graph runs, marked as static and checked.  A compiler that records CUDA graphs
-copies every input without the mark of `mark_static_address` at each call, and records nothing where the graph writes
-to one.  Parameters and buffers are static by their sources (`backends/cuda_graphs.py`); other tensors that a module
-holds are marked here, unless the program itself replaces them.
-
-Relations that were asserted of unbacked sizes of inputs are tested before the graph runs.  A call that fails the test
-runs uncompiled: it raises its own error, or a warning names the size.
+Inputs are handed over, copied before the graph runs, marked as static (CUDA graphs copy all others at each call), and
+checked against asserted relations of unbacked sizes.  A call that fails the check runs uncompiled.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ from stator.interp.tensors.tensor_copies import Flag
 from stator.shapes.symbolic_inputs import float_tensor
 from stator.shapes.symbolic_values import UserPrinter
 from stator.shapes.tensor_marks import ADDRESS_MARK
-from stator.source import CallOf, DictOf, Drawn, Key, Pinned, Source
+from stator.source import DictOf, Drawn, Key, Source
 
 
 def is_reshaped(each: Any) -> bool:
@@ -51,7 +46,6 @@ def is_reshaped(each: Any) -> bool:
 
 
 def handed_over(build: Rebuilder, each: Any) -> str:
-    """A graph input as an expression."""
     name = build.outside(each.source)
     if each.boxed:
         return f"{build.writer.constant(float_tensor, 'float_tensor')}({name})"
@@ -88,9 +82,6 @@ def write_copies(build: Rebuilder, made: list[Any]) -> list[str]:
     return lines
 
 
-# ---------------------------------------------------------------------- static addresses
-
-
 def mark_static_addresses(heap: Heap, inputs: list[Any], bound: tuple[Any, ...]) -> None:
     """Note on each placeholder that its tensor stays, if it does."""
     members: set[Source] | None = None
@@ -103,7 +94,7 @@ def mark_static_addresses(heap: Heap, inputs: list[Any], bound: tuple[Any, ...])
         mark = (instance_dict(each.tensor) or {}).get(ADDRESS_MARK)
         if mark == "guarded":
             for leaf, source in leaf_sources(each.tensor, each.source):
-                heap.guard(CallOf(Pinned(address_of), (source,)), Kind.FRESH_CALL, address_of(leaf))
+                heap.guard_call(address_of, address_of(leaf), source)
         elif not mark and (each.source in members or is_held(heap, each, bound)):
             mark = "unguarded"
         if mark:
@@ -126,9 +117,6 @@ def is_held(heap: Heap, graph_input: Any, bound: tuple[Any, ...]) -> bool:
         return True
     now = (instance_dict(tracker.standin) or {}).get(place.key)
     return now is graph_input.fake or type(now) is Box
-
-
-# ---------------------------------------------------------------------- asserted sizes
 
 
 def require_sizes(build: Rebuilder, inputs: list[Any], asserted: dict[fx.Node, Any], names: Callable[[Any], str]

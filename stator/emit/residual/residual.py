@@ -22,7 +22,7 @@ from stator import _core, events
 from stator.breaks import Break, Strategy
 from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
-from stator.emit.rebuild.returned_arrays import fix_storages
+from stator.emit.rebuild.returned_objects import fix_storages
 from stator.emit.rebuild.shown_addresses import require_shown
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import run_as_it_is
@@ -67,6 +67,7 @@ class Residual:
     lines: list[str] = field(default_factory=list)
     resume: object = None  # Advance: how the call goes on behind a break
     of_process: str = ""  # a value that no other process has, where the program has read one
+    of_seed: bool = False  # whether hashes of strings have decided something
 
     def filename(self) -> str:
         return f"<stator residual {id(self):x}>"
@@ -149,11 +150,12 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
     first += sizes
     first += draw_numbers(build, bool(call)) + write_copies(build, vm.residual.copies) + flags.first
+    first += drop_gradients(build) if needs_graph else []
     writer.lines = first + call + flags.last + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
-                    inputs, len(sources), effects, writer.lines, resume, vm.identity.of_process)
+                    inputs, len(sources), effects, writer.lines, resume, vm.identity.of_process, vm.identity.of_seed)
 
 
 def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
@@ -165,7 +167,6 @@ def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: object) -> str:
-    """How the residual calls an input of the graph."""
     return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
 
@@ -178,6 +179,12 @@ def insert_asserts(recorder: Recorder, graph_module: Any, asserted: dict[fx.Node
     for node in asserted:
         del node.meta["unbacked_bindings"]
     graph_module.recompile()
+
+
+def drop_gradients(build: Rebuilder) -> list[str]:
+    """Free gradients that the program drops before it computes, so that the graph has their memory."""
+    tensors, trackers = build.vm.tensors, build.vm.heap.by_standin
+    return [f"{build.outside(trackers[each].source)}.grad = None" for each in tensors.grads if each in tensors.dropped]
 
 
 def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
@@ -236,14 +243,8 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
 
 
-# ---------------------------------------------------------------------- under locks
-
-
 class UnderLocks:
-    """A residual under the locks that its program takes; called with every bound argument, then the locks.
-
-    Another thread may run between the guards and the locks: guards are checked, and inputs read, again under them.
-    """
+    """A residual under the locks that its program takes: guards are checked, and inputs read, again under them."""
 
     __slots__ = ("program", "residual", "count", "states", "__weakref__")
 

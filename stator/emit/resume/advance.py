@@ -1,9 +1,7 @@
 """Advance from one captured segment to the next.   live values at a graph break  ->  Resume(next segment, its values)
 
-The unsupported instruction runs as plain Python, on real objects, with the frames below it compiled in turn.  Where
-an instruction cannot run alone (`sys._getframe()`, `stator.skip_frame()`), the innermost frame runs to its end
-natively, and its callers go on captured.  A resume point inherits the facts that the segment before it has learned: a
-size that was a symbol at the break is one after it.
+The unsupported instruction runs as plain Python, with the frames below it compiled.  Where it cannot run alone
+(`sys._getframe()`), the innermost frame runs to its end natively.  A resume point inherits learned sizes.
 """
 
 from __future__ import annotations
@@ -72,7 +70,6 @@ class Points:
             marks.set_error_policy(self._policy_outside[0])
 
     def entries(self) -> list[Any]:
-        """The entry objects of all points."""
         return [point.compiled for point in self.known.values()]
 
 
@@ -231,9 +228,6 @@ def caller_of(state: FrameState, line: int) -> types.FunctionType:
     code = namespace["caller"].__code__.replace(co_name=state.code.co_name, co_qualname=state.code.co_qualname)
     NATIVE_CODES.add(code)
     return types.FunctionType(code, state.namespace)
-
-
-# ---------------------------------------------------------------------- inherited facts
 
 
 _NESTING = 3  # levels of fresh containers that are looked into

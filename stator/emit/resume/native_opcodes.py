@@ -84,9 +84,6 @@ def _statement(instr: Instruction) -> Step:
     return _step(instr, run, (), form=NativeForm(function))
 
 
-# ---------------------------------------------------------------------- one value, or an effect alone
-
-
 def _binary(instr: Instruction) -> Callable[..., Any]:
     symbol = instr.argval
     inplace = symbol[-1] == "=" and symbol not in BINARY
@@ -129,9 +126,6 @@ _STATEMENTS: dict[str, Callable[[Instruction], Callable[..., Any]]] = {
     "STORE_SLICE": lambda i: lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value),
     "DELETE_SUBSCR": lambda i: operator.delitem, "RAISE_VARARGS": lambda i: _raised,
 }
-
-
-# ---------------------------------------------------------------------- calls and names
 
 
 def _function_of(operands: list[Any]) -> tuple[Any, list[Any]]:
@@ -213,9 +207,6 @@ def _import_from(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[s
             parent = builtins.__import__(module.__name__, namespace, None, (name,), 0)
             return 0, [module, getattr(parent, name)]
     return _step(instr, run, (V, V))
-
-
-# ---------------------------------------------------------------------- branches, loops and containers
 
 
 def _jump_if(wanted: bool, keeps: bool = False) -> Callable[..., Any]:

@@ -1,12 +1,9 @@
 """Run one suspended frame natively.   a frame with its values, its result  ->  its caller, ready to go on
 
-A continuation of the interpreter does to a `NativeFrame` what it would do to an interpreted frame: push a value, take
-an iterator off the stack, go on somewhere else.
-
     resume_code(code, index, slots, kinds)  ->  code of f(values): restore locals and stack, jump to `index`
 
-A resume function runs the original instructions behind a prologue.  Its values come in one list, locals first, then
-the stack from the bottom up; the prologue empties it, so that the frame alone holds them.
+A continuation of the interpreter acts on a `NativeFrame` as on an interpreted frame.  The prologue of a resume function
+empties the list of values, so that the frame alone holds them.
 """
 
 from __future__ import annotations
@@ -133,11 +130,7 @@ class NewOwners:
         return made
 
 
-# ---------------------------------------------------------------------- surroundings
-
-
 def own_frames_dropped(tb: Any) -> Any:
-    """A traceback without Stator's frames at its top."""
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith((OWN_FOLDER, "<stator")):
         tb = tb.tb_next
     return tb
@@ -154,9 +147,6 @@ def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:
         exc.__traceback__, exc.__context__ = traceback, context
         del exc, traceback, context  # see ResumePoint.run_native
         return run(*args)
-
-
-# ---------------------------------------------------------------------- resume functions
 
 
 _SIGNATURE_FLAGS = 0x04 | 0x08  # varargs, varkeywords
@@ -245,7 +235,6 @@ def _shifted(instruction: Instruction, shift: int) -> Instruction:
 
 
 def _load(position: int, consts: list[Any]) -> list[Instruction]:
-    """Push values[position]."""
     number = next((at for at, const in enumerate(consts) if type(const) is int and const == position), len(consts))
     if number == len(consts):
         consts.append(position)

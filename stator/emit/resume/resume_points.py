@@ -50,8 +50,6 @@ class ResumePoint:
         more = sum(kind == "value" for kind in self.pushes) + self.handled + self.raising
         self.names = names_of(self.states, more)
 
-    # ------------------------------------------------------------------ natively
-
     def run_innermost(self, taken: list[Any], invoke: object) -> Left:
         """Run the innermost frame to its end (a generator's: to its next yield) with `taken`, which is emptied."""
         frames = self._split(tuple(taken))[0]
@@ -84,11 +82,7 @@ class ResumePoint:
         return Left([*self.states[:-2], state], (*left, *frame.tail), handled, error)
 
     def run_native(self, taken: list[Any]) -> Any:
-        """Run the rest of the call as CPython would.  `taken` is emptied.
-
-        A traceback keeps our frames below the program's with what is in their variables at their end: none of ours
-        may then hold the exception, or it would hold itself, and what the program's frames hold would live on.
-        """
+        """Run the rest of the call as CPython would.  `taken` is emptied, and no frame of ours holds the exception."""
         values = tuple(taken)
         taken.clear()
         frames, rest = self._split(values, native_step.NewOwners(self.states, values))

@@ -1,9 +1,7 @@
 """Where compilers and autograd differ.   nn.Parameter(t), hooks on modules  ->  nodes between compiled pieces
 
-In: changes of the program to autograd's record; a captured graph.  Out: functions that nodes call; whether no compiler
-may have a graph.  A backend that runs the nodes in order calls these functions; for every other one the graph is cut
-there (see backends/pieces), so that no compiler sees them.  Some operations are boundaries because a compiler would
-only make them slow (`BETTER_CUT`): a graph that cannot be cut there is compiled in one piece.
+A backend that runs the nodes in order calls these functions; for every other one the graph is cut there
+(backends/pieces).  A graph that cannot be cut at a `BETTER_CUT` is compiled in one piece.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import BackwardHook
 
 from stator.graph.analysis import mutation
+from stator.ranks.buckets import BUCKET
 
 _BOUNDARIES: set[Any] = set()
 BOUNDARY = "is_boundary"  # the key of the mark in the meta of a node at which a graph is cut for compilers
@@ -50,7 +49,7 @@ def is_boundary(node: fx.Node) -> bool:
 
 
 def has_boundaries(graph: fx.Graph) -> bool:
-    return any(map(is_boundary, graph.nodes))
+    return any(is_boundary(node) or BUCKET in node.meta for node in graph.nodes)
 
 
 def must_be_cut(graph: fx.Graph) -> bool:
@@ -58,7 +57,6 @@ def must_be_cut(graph: fx.Graph) -> bool:
 
 
 def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
-    """These nodes, and all that they are computed from."""
     return mutation.reached(nodes, lambda node: node.all_input_nodes)
 
 
@@ -92,7 +90,6 @@ def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...
 
 @boundary
 def through_output(watch: BackwardHook, made: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same for what the module returns."""
     return watch.setup_output_hook(made)  # type: ignore[no-untyped-call]
 
 
@@ -120,9 +117,6 @@ class PushHooks:
 @boundary
 def pop_saved_tensors_hooks() -> None:
     _autograd._pop_saved_tensors_default_hooks()
-
-
-# ---------------------------------------------------------------------- histories
 
 
 def separate_histories(graph: fx.Graph) -> bool:

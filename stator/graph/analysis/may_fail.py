@@ -1,9 +1,7 @@
 """Which graphs may raise while they run.   t[i] with a tensor i: may;  relu, matmul, x[0]: not
 
-Guards hold the metadata of all inputs, and FakeTensor's rules have judged it.  What is left are errors that depend on
-values (an index out of bounds, a division of integers by zero, an assertion) or on overlapping memory.  An operation
-that is not listed may raise.  A dead node that may raise becomes an output (`x[i]; return 3`): a compiler, which drops
-dead nodes, then computes it, and the error is raised as in eager.
+Guards hold the metadata of inputs: what is left are errors that depend on values or overlapping memory.  An operation
+that is not listed may raise.  A dead node that may raise becomes an output, so that a compiler keeps it.
 """
 
 from __future__ import annotations
@@ -23,63 +21,50 @@ from torch.utils import _pytree as pytree
 from stator.graph.analysis.mutation import given_nodes, operator_name, reached, writes, written_by
 from stator.shapes.symbolic_values import has_unbacked
 
-_NEVER = frozenset(
-    """
-    abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
-    adaptive_max_pool2d adaptive_max_pool3d add addcdiv addcmul addmm addmv addr affine_grid all alpha_dropout
-    amax amin aminmax angle any arange
-    argmax argmin argsort asin asinh as_strided atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm
-    batch_norm bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor bmm bool broadcast_tensors broadcast_to
-    bucketize cat cdist ceil celu chunk clamp clamp_max clamp_min clip clone column_stack complex concat
-    concatenate conj contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d copy
-    copysign cos cosh cosine_similarity count_nonzero cpu cross cummax cummin cumprod cumsum dequantize detach
-    diag diag_embed diagonal diff dist dot double dropout dropout1d
-    dropout2d dropout3d einsum elu empty empty_like eq equal erf erfc erfinv
-    exp exp2 expand expand_as expm1 expmatrix eye fill flatten flip fliplr flipud float float_power floor
-    fmax fmin frac full
-    full_like gaussian_nll_loss ge gelu glu grid_sample group_norm gt half hardshrink hardsigmoid hardswish hardtanh
-    heaviside hstack huber_loss hypot imag inner instance_norm int interpolate isclose isfinite isinf isnan
-    kl_div kron kthvalue l1_loss layer_norm le leaky_relu lerp lgamma linear linspace log log10 log1p log2
-    log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit
-    logsigmoid logspace logsumexp long lt masked_fill matmul max max_pool1d max_pool2d max_pool3d maximum mean
-    median meshgrid min minimum mish mm moveaxis movedim mse_loss mul multiply mv nan_to_num nanmean nansum
-    narrow ne neg negative new_empty new_full new_ones new_tensor new_zeros nextafter norm normalize not numel
-    one_like ones ones_like outer pad permute pixel_shuffle pixel_unshuffle polar positive prelu prod rand
-    rand_like randint randint_like randn randn_like ravel real reciprocal relu relu6 renorm repeat reshape
-    reshape_as rms_norm roll rot90 round rsqrt rsub scalar_tensor scaled_dot_product_attention select selu sgn
-    short sigmoid sign signbit silu sin sinc sinh size smooth_l1_loss softmax softmin softplus softshrink
-    softsign sort split sqrt square squeeze stack std std_mean sub subtract sum swapaxes swapdims t tan tanh
-    tanhshrink tensor tensordot threshold tile to topk trace transpose tril triu trunc type type_as unbind
-    unflatten unfold unsafe_chunk unsqueeze var var_mean view view_as view_as_complex view_as_real vsplit vstack
-    where xlogy zero zeros zeros_like getattr iadd isub imul pos invert inv and or xor iand ior ixor
-    """.split()
-)
-_NEVER_ON_FLOATS = frozenset(
-    """
-    div divide floor_divide floordiv fmod idiv ifloordiv imod ipow itruediv mod pow remainder rfloordiv rmod
-    rpow rtruediv true_divide truediv rdiv
-    """.split()
-)
+_NEVER = frozenset("""
+    abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
+    adaptive_max_pool3d add addcdiv addcmul addmm addmv addr affine_grid all alpha_dropout amax amin aminmax angle any
+    arange argmax argmin argsort asin asinh as_strided atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm
+    batch_norm bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor bmm bool broadcast_tensors broadcast_to bucketize
+    cat cdist ceil celu chunk clamp clamp_max clamp_min clip clone column_stack complex concat concatenate conj
+    contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d copy copysign cos cosh
+    cosine_similarity count_nonzero cpu cross cummax cummin cumprod cumsum dequantize detach diag diag_embed diagonal
+    diff dist dot double dropout dropout1d dropout2d dropout3d einsum elu empty empty_like eq equal erf erfc erfinv exp
+    exp2 expand expand_as expm1 expmatrix eye fill flatten flip fliplr flipud float float_power floor fmax fmin frac
+    full full_like gaussian_nll_loss ge gelu glu grid_sample group_norm gt half hardshrink hardsigmoid hardswish
+    hardtanh heaviside hstack huber_loss hypot imag inner instance_norm int interpolate isclose isfinite isinf isnan
+    kl_div kron kthvalue l1_loss layer_norm le leaky_relu lerp lgamma linear linspace log log10 log1p log2 log_softmax
+    logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logsigmoid logspace logsumexp
+    long lt masked_fill matmul max max_pool1d max_pool2d max_pool3d maximum mean median meshgrid min minimum mish mm
+    moveaxis movedim mse_loss mul multiply mv nan_to_num nanmean nansum narrow ne neg negative new_empty new_full
+    new_ones new_tensor new_zeros nextafter norm normalize not numel one_like ones ones_like outer pad permute
+    pixel_shuffle pixel_unshuffle polar positive prelu prod rand rand_like randint randint_like randn randn_like ravel
+    real reciprocal relu relu6 renorm repeat reshape reshape_as rms_norm roll rot90 round rsqrt rsub scalar_tensor
+    scaled_dot_product_attention select selu sgn short sigmoid sign signbit silu sin sinc sinh size smooth_l1_loss
+    softmax softmin softplus softshrink softsign sort split sqrt square squeeze stack std std_mean sub subtract sum
+    swapaxes swapdims t tan tanh tanhshrink tensor tensordot threshold tile to topk trace transpose tril triu trunc type
+    type_as unbind unflatten unfold unsafe_chunk unsqueeze var var_mean view view_as view_as_complex view_as_real vsplit
+    vstack where xlogy zero zeros zeros_like getattr iadd isub imul pos invert inv and or xor iand ior ixor
+""".split())
+_NEVER_ON_FLOATS = frozenset("""
+    div divide floor_divide floordiv fmod idiv ifloordiv imod ipow itruediv mod pow remainder rfloordiv rmod rpow
+    rtruediv true_divide truediv rdiv
+""".split())
 # An index out of bounds raises on a CPU; a GPU stops for good, some time later, and nothing is left to be done again.
-_BY_INDEX = frozenset(
-    """
-    getitem setitem index index_put index_select index_copy index_add index_fill index_reduce gather scatter
-    scatter_add scatter_reduce take take_along_dim embedding cross_entropy nll_loss
-    """.split()
-)
+_BY_INDEX = frozenset("""
+    getitem setitem index index_put index_select index_copy index_add index_fill index_reduce gather scatter scatter_add
+    scatter_reduce take take_along_dim embedding cross_entropy nll_loss
+""".split())
 # What cannot be given, to read, the very tensor that it writes to; x.mul_(x) can.
 _REFUSE_THEMSELVES = _BY_INDEX | frozenset("addmm addbmm baddbmm addmv addr".split())
 # Of those above, what may return its argument or a part of it.
-_VIEWS = frozenset(
-    """
-    as_strided bfloat16 bool broadcast_tensors broadcast_to chunk conj contiguous cpu detach diagonal double
-    dropout alpha_dropout dropout1d dropout2d dropout3d expand expand_as flatten float half imag int long moveaxis
-    movedim narrow permute
-    positive pos ravel real reshape reshape_as select short size split squeeze swapaxes swapdims t to transpose
-    type type_as unbind unflatten unfold unsafe_chunk unsqueeze view view_as view_as_complex view_as_real vsplit
-    getattr pad einsum meshgrid
-    """.split()
-)
+_VIEWS = frozenset("""
+    as_strided bfloat16 bool broadcast_tensors broadcast_to chunk conj contiguous cpu detach diagonal double dropout
+    alpha_dropout dropout1d dropout2d dropout3d expand expand_as flatten float half imag int long moveaxis movedim
+    narrow permute positive pos ravel real reshape reshape_as select short size split squeeze swapaxes swapdims t to
+    transpose type type_as unbind unflatten unfold unsafe_chunk unsqueeze view view_as view_as_complex view_as_real
+    vsplit getattr pad einsum meshgrid
+""".split())
 _LINE = re.compile(r'File "(.*)", line (\d+)')
 CAUGHT = "caught"  # in a node's metadata: bits for the handlers around it
 NAMED, CLEANUP, ANY = 1, 2, 4  # those of errors that torch does not raise; `finally` and exits; those of any error
@@ -102,7 +87,6 @@ def fails_where_it_is_caught(graph: fx.Graph, shared: frozenset[str] = frozenset
 
 
 def is_caught(node: fx.Node) -> bool:
-    """Whether the program might catch what a node raises."""
     caught = node.meta.get(CAUGHT, 0)
     return bool(caught & ANY or caught & NAMED and not _is_torchs(node.target))
 
@@ -232,9 +216,6 @@ def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
     """The nodes whose memory these nodes may write to."""
     return reached([each for node in nodes for each in written_by(node)],
                    lambda node: () if makes_new_memory(node) else node.all_input_nodes)
-
-
-# ---------------------------------------------------------------------- errors of dead nodes
 
 
 def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:

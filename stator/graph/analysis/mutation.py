@@ -1,11 +1,7 @@
 """Which memory an operation writes to, and whether it may run twice.   x.add_(1)  ->  x;   F.relu(y, True)  ->  y
 
-In: a torch callable with its fake arguments; later, the node it became.  Out: the arguments it writes to.
-
-Schemas of operators answer first (`Tensor(a!)`, `mutates_args`, out=).  A callable without a schema (a Python function,
-`x[i] = v`, a function put into the graph whole) is observed while it runs on fakes: by version counters of the
-arguments, and by a dispatch mode where there is no counter (inference tensors) or the code is the user's.  The recorder
-stores the answer on the node (`WRITTEN`); every later pass reads it there.
+In: a torch callable with its fake arguments.  Out: the arguments it writes to, by its schema, or observed while it runs
+on fakes: version counters, or a dispatch mode.  The recorder stores them on the node (`WRITTEN`) for later passes.
 """
 
 from __future__ import annotations
@@ -60,9 +56,6 @@ def normalised_statistics(func: object, args: tuple[Any, ...], kwargs: dict[str,
     """The statistics that a Python function of torch updates; None for any other callable."""
     names = STATISTICS.get(id(func))
     return None if names is None else statistics_given(dict(zip(names[0], args, strict=False), **kwargs), names[1])
-
-
-# ---------------------------------------------------------------------- schemas
 
 
 class Signature:
@@ -155,7 +148,6 @@ def may_write_first(func: object, args: tuple[object, ...], kwargs: dict[str, ob
 
 
 def tensors_in(value: Any) -> Iterator[FakeTensor]:
-    """The tensors in nested arguments."""
     if type(value) is FakeTensor or isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
@@ -164,9 +156,6 @@ def tensors_in(value: Any) -> Iterator[FakeTensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
-
-
-# ---------------------------------------------------------------------- observation
 
 
 class _Operators(TorchDispatchMode):
@@ -221,7 +210,6 @@ class Observation:
         return not self.opaque and (self.operators is None or self.operators.repeatable)
 
     def written(self) -> list[FakeTensor]:
-        """The arguments that were written to."""
         if self.operators is not None and self.operators.storages:
             found = [(tensor, then) for tensor, then in zip(self.tensors, self.versions, strict=True)
                      if storage_of(tensor) in self.operators.storages]
@@ -267,9 +255,6 @@ def storage_of(tensor: torch.Tensor) -> int:
         return storage
 
 
-# ---------------------------------------------------------------------- nodes
-
-
 def note_writes(node: fx.Node, written: set[fx.Node]) -> None:
     """Put on a node which of the nodes that it is given it writes to."""
     node.meta[WRITTEN] = tuple([place for place, given in enumerate(given_nodes(node)) if given in written])
@@ -294,7 +279,6 @@ def reached(start: Iterable[fx.Node], step: Callable[[fx.Node], Iterable[fx.Node
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a node writes to memory that it is given."""
     return bool(written_by(node))
 
 
@@ -347,9 +331,6 @@ def operator_name(target: Any) -> str:
         namespace, _, name = qualified_name(target).partition("::")
         return name if namespace in _OF_TORCH else ""
     return getattr(target, "__name__", "") if is_torchs(target) else ""
-
-
-# ---------------------------------------------------------------------- repeating
 
 
 def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: object) -> list[FakeTensor]:

@@ -1,8 +1,7 @@
 """Which tensors share memory.   f(a, a.detach()) with a.add_(1) inside  ->  a guard that these two still share it
 
-In: inputs of a graph, tensors that an operation is given and writes to, results of captured branches.  Out: which of
-them share storages, whether a compiler that functionalises would compute something else, and breaks at operations that
-would show whether a merged tensor is the one of before the branch.
+Out: which inputs share storages, whether a compiler that functionalises would compute something else, and breaks at
+operations that would show whether a merged tensor is the one of before the branch.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ def sharing_memory(inputs: list[Any]) -> frozenset[str]:
 
 
 def address_of(tensor: torch.Tensor) -> int:
-    """Where the first item of a tensor lies."""
     with torch._C.DisableTorchFunction():
         return tensor.data_ptr()
 
@@ -177,9 +175,6 @@ def is_pointwise(target: object) -> bool:
     return any(torch.Tag.pointwise in each.tags for each in overloads_of(target))
 
 
-# ---------------------------------------------------------------------- layouts
-
-
 def is_same(a: Any, b: Any) -> bool:
     """Whether two tensors on one storage are the same elements in the same order."""
     return a is b or _layout(a) == _layout(b) and a.dtype == b.dtype
@@ -199,7 +194,6 @@ def _numbers(tensor: torch.Tensor) -> tuple[int, list[tuple[int, int]]] | None:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two indices may lead to one element."""
     if tensor.layout is not torch.strided:
         return False
     found = _numbers(tensor)
@@ -237,10 +231,7 @@ def _reach(offset: int, dims: list[tuple[int, int]]) -> int:
 
 
 def _digits(offset: int, dims: list[tuple[int, int]], strides: list[int]) -> list[tuple[int, int]] | None:
-    """The places of a tensor as ranges of digits in the number system of these strides, the largest first.
-
-    None where a digit would carry over into the next: then a place has several spellings.
-    """
+    """Places of a tensor as ranges of digits in the number system of these strides; None where a digit carries over."""
     sizes = {stride: size for stride, size in dims if stride}
     if len(sizes) != sum(bool(stride) for stride, _ in dims):
         return None

@@ -1,11 +1,8 @@
 """Graphs that are the same but for sizes.   a graph for batches of n, and one for batches of 1  ->  one compiled graph
 
-In: a captured graph and which places its symbols are read at (`describe`, before a backend gets the graph); later
-another graph of the same program.  Out: whether the second is the first with other sizes put in (`is_instance`): the
-same operations on the same inputs, and each result of the same size and layout as the first has at those sizes.
-
-What is a view of what is not compared. Operations that give a view or a copy, as the strides are, are not followed by
-a write in a graph that is described, and lead to none of its results.
+In: a captured graph and the places of its symbols (`describe`); later another graph of the same program.  Out: whether
+the second is the first with other sizes put in (`is_instance`).  Views are not compared: operations that give a view or
+a copy, by strides, are followed by no write in a described graph, and lead to none of its results.
 """
 
 from __future__ import annotations

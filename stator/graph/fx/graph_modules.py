@@ -1,10 +1,7 @@
 """Graph modules, and functions that run a graph node by node.   fx.Graph  ->  fx.GraphModule, or a Python function
 
     v1 = (v0) * (0.5); v0 = None
-    v2 = layer_0(v1, p0, p1)
-
-FX writes code for people, in a tenth of a millisecond a node.  The "eager" backend runs the text above instead: a
-stretch that was recorded again for other layers (`Play`) becomes a function, written once and called for each of them.
+    v2 = layer_0(v1, p0, p1)          a stretch recorded again for other layers (`Play`), written once
 """
 
 from __future__ import annotations
@@ -197,9 +194,6 @@ def stretch_lines(source: Source, name: str, stretch: Stretch, wanted: tuple[int
     return lines
 
 
-# ---------------------------------------------------------------------- graph modules
-
-
 class PlainCall:
     """Call a graph module without fx's text about errors: the program may catch them; eager prints nothing."""
 
@@ -230,14 +224,15 @@ class LateGraphModule(_LazyGraphModule):
         return made
 
 
-def _root(inner: Mapping[str, fx.GraphModule]) -> torch.nn.Module:
+def _root(held: Mapping[str, fx.GraphModule | torch.Tensor]) -> torch.nn.Module:
     root = torch.nn.Module()
-    for name, module in inner.items():
-        root.add_module(name, module)
+    for name, value in held.items():
+        setattr(root, name, value)
     return root
 
 
-def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: list[Play]) -> fx.GraphModule:
+def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule | torch.Tensor], plays: list[Play]
+                  ) -> fx.GraphModule:
     """The graph of a whole segment; no code yet."""
     made = LateGraphModule(_root(inner), graph)
     _plays[made] = plays
@@ -273,11 +268,10 @@ def straight_function(module: fx.GraphModule, located: bool = False) -> Any:
 
 
 def write_code(module: fx.GraphModule) -> None:
-    """FX's own code, for whoever calls or reads it."""
     _LazyGraphModule.force_recompile(module)
 
 
-def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule]) -> fx.GraphModule:
+def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule | torch.Tensor]) -> fx.GraphModule:
     module = InnerGraphModule(_root(inner), graph)
     weakref.finalize(module, _forget_source, module.forward.__code__.co_filename)
     return module

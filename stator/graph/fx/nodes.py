@@ -1,9 +1,7 @@
 """Nodes of an FX graph: how callables are spelled, and nodes made directly.   Tensor.view -> call_method "view"
 
-`create_node` searches the arguments for raw symbols, which the recorder never leaves among them, and spells every name
-anew; it is half of what a node costs.  A stretch that the trace has recorded is recorded again on other tensors: nodes
-with the same targets, constants and metadata, named as if they had been recorded one by one.  The fakes inside the
-stretch are shared with the first one: nothing of the program holds them any more.
+`create_node` is half of what a node costs.  A recorded stretch is recorded again on other tensors: nodes with the same
+targets, constants and metadata, named as if they had been recorded one by one.
 """
 
 from __future__ import annotations
@@ -68,7 +66,6 @@ def spell(func: Callable[..., Any]) -> tuple[str, Any]:
 
 
 def run_target(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a node calls."""
     return target(*args, **kwargs) if op == "call_function" else getattr(args[0], target)(*args[1:], **kwargs)
 
 
@@ -89,10 +86,7 @@ def legal_name(name: str) -> str:
 
 
 def spelled_types(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """x.to(int), x.type(torch.HalfTensor): as FX's code can say it, dtypes and names in place of classes.
-
-    `from`, which no code can say, is the first argument behind the tensor wherever torch has it.
-    """
+    """x.to(int), x.type(torch.HalfTensor): dtypes and names in place of classes; `from` as a positional argument."""
     if "from" in kwargs and args:
         args = (args[0], kwargs["from"], *args[1:])
         kwargs = {name: value for name, value in kwargs.items() if name != "from"}
@@ -128,9 +122,6 @@ def field_names(cls: type) -> tuple[str, ...] | None:
 
 def record_arguments(value: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: object.__getattribute__(value, name) for name in names}
-
-
-# ---------------------------------------------------------------------- torch's own functions behind patched names
 
 
 class Original:
@@ -191,9 +182,6 @@ def _fix_operator(node: fx.Node, methods: set[str]) -> None:
         node.target, node.args = Original(patches.original(names[1]), names[1]), node.args[::-1]
 
 
-# ---------------------------------------------------------------------- new nodes
-
-
 def bare_node(graph: fx.Graph, name: str, op: str, target: object, args: tuple[Any, ...],
               kwargs: dict[str, Any]) -> fx.Node:
     """A node that stands in no list yet, its target known to be right."""
@@ -241,9 +229,6 @@ def first_operation(node: fx.Node) -> fx.Node:
     while node.op == "placeholder":
         node = node.next
     return node
-
-
-# ---------------------------------------------------------------------- copies of a stretch
 
 
 class Stretch:

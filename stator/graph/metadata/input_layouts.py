@@ -1,8 +1,7 @@
 """Fakes and layouts of inputs.   a parameter, float32[64, 64]  ->  its fake, in a tenth of the time
 
-In: tensors from outside.  Out: which classes of tensors are traced as plain ones; fakes of plain inputs without torch's
-converter, which describes a tensor in every respect; and for each input a fake as it was when the call began, as
-in-place operations may change its layout (`x.transpose_(0, 1)`) and compilers are shown what they are given.
+Out: which classes of tensors are traced as plain ones; fakes of plain inputs without torch's converter; and for each
+input a fake as it was when the call began, since in-place operations may change its layout.
 """
 
 from __future__ import annotations
@@ -146,9 +145,6 @@ def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Sour
         recorder.classes[id(fake)] = recorder.classes[id(first.fake)]
     recorder.add_graph_input(source, tensor, fake, node)
     return fake
-
-
-# ---------------------------------------------------------------------- layouts at entry
 
 
 class EntryLayouts:

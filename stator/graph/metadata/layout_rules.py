@@ -1,15 +1,13 @@
-"""Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without asking torch
+"""Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without FakeTensor
 
-In: an operation and arguments whose tensors are plain.  Out: a `Layout` (or several, with the class that holds them),
-or None where no rule is sure and FakeTensor decides.  Quick rules cover the everyday case: dense tensors of one dtype
-on a CPU or CUDA device, laid out row by row.  Behind them torch's kernels for tensors without memory (`kernel`) cover
-layouts in which these do as the real ones.  Errors are never a rule's: what looks wrong is None.
-
-tests/unit/graph/test_layout_rules.py compares every rule with FakeTensor and with real tensors.
+Out: a `Layout` (or several, with the class that holds them), or None where FakeTensor must decide; rules never raise.
+Quick rules cover dense tensors of one dtype, laid out row by row; behind them, torch's kernels for tensors without
+memory (`kernel`).  tests/unit/graph/test_layout_rules.py compares each with FakeTensor and real tensors.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -75,9 +73,6 @@ def rule_of(*functions: object) -> Callable[[Rule], Rule]:
     return register
 
 
-# ---------------------------------------------------------------------- layouts
-
-
 def row_major(size: tuple[int, ...]) -> tuple[int, ...]:
     """The strides torch gives a new tensor of this size."""
     strides, step = [], 1
@@ -120,7 +115,9 @@ def certain(value: object, read: Read, dtypes: frozenset[torch.dtype], empty: bo
     """The layout of a tensor, row by row or with strides that leave no doubt about the order of its dimensions."""
     found = filled(value, read, dtypes, empty)
     size, stride = found[1:3]
-    require(stride == row_major(size) or 1 not in size and 0 not in stride and len(set(stride)) == len(stride))
+    require(stride == row_major(size) or 1 not in size and 0 not in stride and len(set(stride)) == len(stride)
+            or len(size) == 4 and 1 not in size[1:]
+            and stride == (math.prod(size[1:]), 1, size[3] * size[1], size[1]))
     return found
 
 
@@ -129,11 +126,7 @@ def made(dtype: torch.dtype, size: tuple[int, ...], device: object) -> Any:
 
 
 def same_place(first: Layout, *others: Layout) -> bool:
-    """Whether all have one dtype and one device."""
     return all([other[0] is first[0] and other[3] == first[3] for other in others])
-
-
-# ---------------------------------------------------------------------- element by element
 
 
 def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
@@ -158,9 +151,6 @@ def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
     return rule
 
 
-# ---------------------------------------------------------------------- layers
-
-
 def _weights(first: Layout, read: Read, *values: tuple[Any, tuple[int, ...]]) -> None:
     """Require each value to be None, or a tensor of this size, as `dense` and of the dtype and device of `first`."""
     for value, size in values:
@@ -176,15 +166,17 @@ def _options(args: tuple[Any, ...], *defaults: object) -> tuple[Any, ...]:
 
 @rule_of(F.linear)
 def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    require(not kwargs and len(args) in (2, 3))
-    x, weight = dense(args[0], read), dense(args[1], read)
+    names = ("input", "weight", "bias")[len(args):]
+    require(0 < len(args) < 4 and kwargs.keys() <= {*names})
+    given = *args, *[kwargs.get(name) for name in names]
+    x, weight = filled(args[0], read, _FLOATS), dense(given[1], read)
+    require(len(x[1]) == 2 or x[2] == row_major(x[1]))
     require(same_place(x, weight) and len(x[1]) >= 2 and len(weight[1]) == 2 and x[1][-1] == weight[1][1])
-    _weights(x, read, (args[2] if len(args) == 3 else None, weight[1][:1]))
+    _weights(x, read, (given[2], weight[1][:1]))
     return made(x[0], (*x[1][:-1], weight[1][0]), x[3])
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
-    """One number for each of the dimensions."""
     if type(value) is int:
         return (value,) * count
     require(type(value) in (tuple, list) and len(value) == count and all([type(part) is int for part in value]))
@@ -255,7 +247,7 @@ def batch_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> obj
 @rule_of(F.embedding)
 def embedding(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 7)
-    index, weight = dense(args[0], read, frozenset({torch.int64, torch.int32})), dense(args[1], read)
+    index, weight = filled(args[0], read, _INDICES), dense(args[1], read)
     padding, largest, _, by_frequency, sparse = _options(args, None, None, 2.0, False, False)
     require(index[3] == weight[3] and len(weight[1]) == 2)
     require(largest is None and by_frequency is False and sparse is False)
@@ -327,7 +319,8 @@ _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
     (partial(rows, dtypes=_NUMBERS), (complex,), "floor_divide floordiv remainder mod clamp neg abs argmax topk sort"),
     (partial(rows, dtypes=_BITS), (complex, float), "and_ or_ xor invert bitwise_and bitwise_or bitwise_not"),
     (partial(rows, dtypes=_NUMBERS | _BITS), (complex,), """logical_and logical_or logical_not where masked_fill sum any
-        all amax amin cumsum stack repeat roll flip gather index_select tril triu"""),
+        all amax amin cumsum stack repeat roll flip index_select tril triu"""),
+    (partial(filled, dtypes=_NUMBERS | _BITS), (complex,), "gather"),  # laid out row by row, whatever it is given
     (partial(dense, dtypes=_FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
 )
 for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div truediv", binary(None, _FLOATS)),
@@ -356,16 +349,23 @@ def conversion(func: Callable[..., Any]) -> Rule:
 
 
 def constructor(func: Callable[..., Any]) -> Rule:
-    """A new tensor on the CPU."""
+    """A new tensor on the CPU; one with given values only where there are none."""
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
         require(not _holds_fake(args) and kwargs.keys() <= {"dtype", "device"} and kwargs.get("device") in _ON_CPU)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             result = attempt(func, *args, **{**kwargs, "device": "meta"})
-            require(0 not in result.shape)
+            require(type(args[0]) is list and not args[0] if func is torch.tensor else 0 not in result.shape)
             return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
 
     return rule
+
+
+@rule_of(F.interpolate)
+def interpolate(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    parts = [part for value in kwargs.values() for part in (value if type(value) in (tuple, list) else (value,))]
+    require(len(args) == 1 and all([type(part) in _PLAIN or type(part) is str for part in parts]))
+    return kernel(partial(F.interpolate, **kwargs), dense)(args, {}, read)
 
 
 @rule_of(F.scaled_dot_product_attention)
@@ -388,13 +388,8 @@ def attention(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> obje
 
 _CPU, _FLASH = torch.device("cpu"), torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _ON_CPU = None, "cpu", _CPU
-for _function in _CONVERSIONS:
-    rule_of(_function)(conversion(_function))
-for _function in (torch.arange, torch.zeros, torch.ones, torch.full):
-    rule_of(_function)(constructor(_function))
-
-
-# ---------------------------------------------------------------------- views
+for _function in (*_CONVERSIONS, torch.arange, torch.zeros, torch.ones, torch.full, torch.tensor):
+    rule_of(_function)((conversion if _function in _CONVERSIONS else constructor)(_function))
 
 
 def _holds_fake(value: object) -> bool:
@@ -419,9 +414,6 @@ def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(all([type(part) in _PLACES or type(part) is FakeTensor and read(part)[1] and read(part)[0] in _INDICES
                  for part in parts]))  # others are masks, or numbers
     return _picked(args, kwargs, read)
-
-
-# ---------------------------------------------------------------------- recurrent layers
 
 
 def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],
@@ -458,7 +450,7 @@ def _results_of_layer(gates: int, args: tuple[Any, ...], kwargs: dict[str, Any])
     sizes += [(layers, sequence.size(batch), state.size(2)) for state in states]
     require(_same([tuple(each.shape) for each in (*weights, *states)], sizes)
             and all(statically_known_true(sequence.size(dim) >= 1) for dim in (0, 1)))
-    made = _Layer.apply(  # type: ignore[no-untyped-call]
+    made = LayerResults.apply(  # type: ignore[no-untyped-call]
         (sequence.size(time), sequence.size(batch), width * ways), [tuple(state.shape) for state in states],
         sequence, *states, *weights)
     return (made[0].transpose(0, 1) if given["batch_first"] else made[0], *made[1:])
@@ -470,7 +462,7 @@ def _same(one: Any, other: Any) -> bool:
     return one is other or statically_known_true(one == other)
 
 
-class _Layer(torch.autograd.Function):
+class LayerResults(torch.autograd.Function):
     """New tensors that want gradients if one of the arguments does."""
 
     @staticmethod

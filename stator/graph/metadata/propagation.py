@@ -1,12 +1,8 @@
 """Remember what operations do to metadata.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu
 
-FakeTensor's own propagation costs 80-200 us an operation, and several times that for one it has not seen; an operation
-seen before, on tensors that look the same, or one that a rule foresees (layout_rules.py), costs a tenth of that.  The
-memo lives as long as the process, or until stator.reset().  It serves only where nothing but sizes, strides, dtype and
-device of the result can matter: no result that requires grad, no symbolic size, no in-place operation.  Storage
-aliasing is not kept, but which tensor is a view of which is (`bases`), so that a write to a view counts as one to its
-base; what asks for more (`storage_offset`, an in-place operation that could carry grad into the base of a view) raises
-ExactNeeded, and the trace is repeated without the memo.
+The memo lives until stator.reset().  It serves where nothing but sizes, strides, dtype and device can matter: no result
+that requires grad, no symbolic size, no in-place operation.  It keeps the base of each view (`bases`); where more is
+needed (`storage_offset`), ExactNeeded repeats the trace without the memo.
 """
 
 from __future__ import annotations
@@ -76,7 +72,6 @@ _VIEWS = _named(["view"])
 
 
 def forget() -> None:
-    """Drop everything remembered."""
     _memo.clear()
     _held.clear()
 
@@ -169,12 +164,11 @@ class Propagation:
     def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
         """Metadata of a plain dense tensor; a first item of None says that it is not one."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
-            if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided or fake.constant is not None \
-                    or fake.is_conj() or fake.is_neg() or fake.is_inference() or fake.is_quantized:
+            if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided \
+                    or fake.constant is not None and fake.numel() or fake.is_conj() or fake.is_neg() \
+                    or fake.is_inference() or fake.is_quantized:
                 return (None, False)
             return (fake.dtype, tuple(fake.shape), fake.stride(), fake.fake_device, fake.requires_grad)
-
-    # ------------------------------------------------------------------ hits and lessons
 
     def recall(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The remembered results, or those that a rule foresees, made anew; None where there are none."""

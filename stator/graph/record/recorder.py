@@ -69,13 +69,10 @@ class Recorder(InputRecorder):
         self.slice_bounds: dict[Any, Any] = {}  # numbers brought into a size (interp/tensors/tensor_items)
 
     def clear(self) -> None:
-        """Release the objects of the program."""
         wrappers = self.wrappers
         for held in (self.inputs, self.nodes, self.kept, self.classes,
                      wrappers.behind, wrappers.outers, wrappers.parts):
             held.clear()
-
-    # ------------------------------------------------------------------ nodes
 
     def node_of(self, fake: FakeTensor) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
@@ -96,7 +93,6 @@ class Recorder(InputRecorder):
         return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
 
     def is_written(self, fake: FakeTensor) -> bool:
-        """Whether a node writes to the memory of a tensor."""
         return self.propagation.memory_behind(fake) in self.log.memory
 
     def to_node_arg(self, value: Any) -> Any:
@@ -141,8 +137,6 @@ class Recorder(InputRecorder):
         self.roles[role] += 1
         self.scope.inner_graphs[name] = module
         return self.graph.create_node("get_attr", name, (), {})
-
-    # ------------------------------------------------------------------ calls
 
     def refuse_tangents(self, what: str) -> None:
         """Break where tensors may have tangents, of which `what` knows nothing."""
@@ -233,11 +227,7 @@ class Recorder(InputRecorder):
             raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
 
     def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call on fakes: its arguments as they are recorded, and its result.
-
-        Where it needs unbacked numbers, it is tried again with items of the tensors that stand for them, and then with
-        every number that a guard can promise.
-        """
+        """The call on fakes: recorded arguments and result; tried again with items of tensors, then known numbers."""
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)
         if name == "__bool__":
@@ -283,12 +273,12 @@ class Recorder(InputRecorder):
                 raise Break("SB004", f"{error}") from None
             except (fake_tensor.UnsupportedOperatorException, NotImplementedError, _DEVICE_MISMATCH) as error:
                 # Whether the operator exists for real tensors, eager says.
-                raise Break("SB017", f"{error}".splitlines()[0]) from None
+                raise _unfaked(error, func) from None
             except GuardOnDataDependentSymNode as error:
-                raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
+                raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} needs a number") from None
             except Exception as error:
                 if _NO_FAKE in str(error) or _TORCH_BUG in str(error):
-                    raise Break("SB017", f"{error}".splitlines()[0]) from None
+                    raise _unfaked(error, func) from None
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
                 if has_unbacked((args, kwargs)) or self.symbols.shape_env.pending_fresh_unbacked_symbols:
@@ -371,10 +361,7 @@ class Recorder(InputRecorder):
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
                written: Any = None, repeatable: bool = True) -> fx.Node:
-        """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
-
-        None: whatever inner graphs among the arguments write to (see mutation).
-        """
+        """One node for a call whose result is known; its written tensors (None: of inner graphs); may it run twice."""
         self.services.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
@@ -429,3 +416,13 @@ class Recorder(InputRecorder):
 
 
 keep_quiet(Recorder.attempt)
+
+
+def _unfaked(error: Exception, func: object) -> Break:
+    """The break at an operator that fake tensors have no rule for."""
+    stop = Break("SB017", f"{error}".splitlines()[0])
+    if _NO_FAKE in stop.detail or isinstance(error, fake_tensor.UnsupportedOperatorException):
+        name = str(func).removeprefix("<CustomOpDef(").removesuffix(")>").removesuffix(".default").replace("::", ".")
+        stop.detail = f"the operator {name} has no rule for fake tensors"
+        stop.remedy = "register a function that makes an empty result of its shape: torch.library.register_fake"
+    return stop

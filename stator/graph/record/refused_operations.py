@@ -31,6 +31,8 @@ from stator.shapes.symbolic_values import SYMBOLIC, hint_of, specialise
 
 ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
                    torch.memory_format, range})
+PACKED = "packed sequences"  # a cause of breaks
+_PACKING = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
 _BYTES = 1 << 26  # of memory that is spent on the text of an exception
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
@@ -75,8 +77,8 @@ def refuse_misread(target: object) -> None:
         return  # of the same name, and with a rule of its own
     if name.startswith("quantize_"):
         raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
-    if name == "_pack_padded_sequence":
-        raise Break("SB017", "packed sequences")  # their fake has the length of the batch
+    if name in _PACKING:
+        raise Break("SB017", PACKED)  # their fake has the length of the batch
     if name in _STORED:
         raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
 
@@ -88,9 +90,6 @@ def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             return func(*args, **kwargs)
     except fake_tensor.DataDependentOutputException:
         raise Break("SB003", why) from None
-
-
-# ---------------------------------------------------------------------- exceptions of eager
 
 
 class NoCopy(Exception):
@@ -189,9 +188,6 @@ def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[Graph
     storage = storage_of(value)
     return [each for each in inputs if storage and is_dense(each.fake) and each.fake.requires_grad
             and storage_of(each.fake) == storage and not each.boxed]
-
-
-# ---------------------------------------------------------------------- operators that are given out=
 
 
 def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

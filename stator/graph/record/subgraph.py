@@ -185,5 +185,4 @@ def operand_key(value: Any) -> Any:
 
 
 def all_operands(*parts: Subgraph) -> list[Any]:
-    """Operands of the inner graphs, each once."""
     return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())

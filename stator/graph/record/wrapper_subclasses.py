@@ -1,9 +1,7 @@
 """Wrapper subclasses (`__torch_dispatch__`).   a TwoTensor  ->  a fake of its sizes, and a TwoTensor of fakes behind it
 
-The interpreter sees the outer fake, like that of any tensor.  An operation on it is done on the wrapper behind, whose
-own `__torch_dispatch__` runs, and recorded as one node on the outer tensors: AOTAutograd takes such graphs, and takes
-the wrappers apart itself.  As for torch, the code of such a class is a function of its inner tensors and of the context
-that it flattens to (`__tensor_flatten__`).
+An operation is done on the wrapper behind, whose own `__torch_dispatch__` runs, and recorded as one node on the outer
+tensors, which AOTAutograd takes apart.  The code of the class is a function of what `__tensor_flatten__` gives.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from stator.graph.analysis.mutation import Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.services import Recorder
 from stator.guards.shape_check import Operand, Property
+from stator.ranks.hidden_collectives import collectives_seen
 from stator.ranks.pending_work import is_under_way
 from stator.shapes.symbolic_inputs import symbolic_wrapper
 from stator.source import Source
@@ -35,9 +34,8 @@ class Wrappers:
         self.behind: dict[int, Any] = {}  # id of an outer fake -> the wrapper of fakes
         self.outers: dict[int, Any] = {}  # id of a wrapper of fakes -> its outer fake
         self.may_open = True  # whether sizes may be symbols
+        self.distributed = False  # whether operations on them may communicate
         self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
-
-    # ------------------------------------------------------------------ inputs and calls
 
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any]) -> FakeTensor:
         """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
@@ -78,7 +76,7 @@ class Wrappers:
             raise Break("SB006", f"assignment to Tensor.{target} of a wrapper")
         declared = declared_writes(func, args, kwargs)
         given = self.inside((args, kwargs))
-        with Observation(func, *given) as seen:
+        with Observation(func, *given) as seen, collectives_seen(self.distributed) as collectives:
             result = recorder.attempt(func, target, *given)
         written = self.outside(seen.written()) if declared is None else declared
         with torch._C.DisableTorchFunction():
@@ -89,7 +87,7 @@ class Wrappers:
         if written or result is None:
             recorder.log.changes += 1
         if written or result is None or recorder.holds_tensor(result):
-            recorder.record(op, target, args, kwargs, result, written)
+            recorder.record(op, target, args, kwargs, result, written, not collectives)
         return result
 
     def construct(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -106,7 +104,6 @@ class Wrappers:
         return made
 
     def part(self, outer: object, name: str) -> Any:
-        """An inner tensor of a wrapper, read by a node."""
         with torch._C.DisableTorchFunction():
             fake = self.noted(getattr(self.behind[id(outer)], name))
         if id(fake) not in self.recorder.nodes:
@@ -131,10 +128,7 @@ class Wrappers:
                 recorder.classes[id(fake)] = type(wrapper)
         return result
 
-    # ------------------------------------------------------------------ wrappers and the fakes in front of them
-
     def outer_of(self, wrapper: Any) -> FakeTensor:
-        """The fake that stands for a wrapper of fakes."""
         found = self.outers.get(id(wrapper))
         if found is not None:
             return found
@@ -152,6 +146,7 @@ class Wrappers:
                 with torch.enable_grad():
                     outer = outer.view_as(outer)
         self.behind[id(outer)], self.outers[id(wrapper)] = wrapper, outer
+        self.distributed = self.distributed or type(wrapper).__module__.startswith("torch.distributed")
         return outer
 
     def inside(self, value: object) -> Any:
@@ -184,15 +179,18 @@ def parts_of(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def flatten(tensor: torch.Tensor) -> tuple[list[str], Any]:
+    """Names of the inner tensors; the context, with inner objects that are no tensors (a device mesh)."""
     with torch._C.DisableTorchFunction():
         names, context = tensor.__tensor_flatten__()
-    return names, context
+        others = {name: part for name in names if not isinstance(part := getattr(tensor, name), torch.Tensor)}
+    return [name for name in names if name not in others], (context, others)
 
 
-def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: object) -> bool:
+def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: Any) -> bool:
     """A pure reader for guards: whether a wrapper has these inner tensors, and a context equal to this one."""
     found, now = flatten(tensor)
     if tuple(found) != names:
         return False
+    (known, objects), (now, others) = context, now
     compare = getattr(type(tensor), "__metadata_guard__", None)
-    return bool(compare(context, now) if compare is not None else context == now)
+    return objects == others and bool(compare(known, now) if compare is not None else known == now)

@@ -1,11 +1,7 @@
 """Keep torch's logging to the program.
 
-In: log records and warnings of torch's fake tensors; the loggers of the process around a capture.  Out: records and
-warnings that a capture has caused are dropped, others pass; the loggers are as they were.
-
-torch logs, with a traceback, each error that a rule for fake tensors meets.  In a capture it is the program's own
-error, to be raised or caught, or the sign that a rule cannot live with a symbol, and then something else
-is tried; eager would have logged nothing.
+In: log records and warnings of fake tensors; the loggers of the process around a capture.  Out: those that a capture
+has caused are dropped, others pass; the loggers are as they were.
 """
 
 from __future__ import annotations

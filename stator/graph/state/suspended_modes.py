@@ -1,8 +1,7 @@
 """Take the program's TorchFunctionModes off torch's stack.   while Stator works, or a residual runs  ->  none is called
 
-Operations of a trace, a backend and a residual bypass modes: the trace has called them already.
-The same goes for tensor subclasses and their `__torch_function__`, which a capture turns off for itself.
-Hooks on saved tensors are taken off for a capture alone: what a residual saves for the backward pass is theirs.
+The trace has called modes and `__torch_function__` of subclasses already.  Hooks on saved tensors are taken off for a
+capture alone: what a residual saves for the backward pass is theirs.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ def _put_on(modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def set_aside() -> Iterator[None]:
-    """While a call is captured."""
     taken = _take_off()
     before, _aside.modes = _aside.modes, taken
     functions_before, _aside.functions = _aside.functions, C._get_torch_function_state()

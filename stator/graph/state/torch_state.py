@@ -1,8 +1,7 @@
 """Torch's settings while one program is traced.   torch.set_default_dtype(...) inside  ->  a node; undone at the end
 
-The trace really changes the settings (fake tensors obey them), records each change in the graph, and stores the values
-before it.  Out: settings to restore after the trace, settings that the residual leaves behind, and the graph without
-setter calls that change nothing.
+Out: settings to restore after the trace, settings that the residual leaves behind, and the graph without setter calls
+that change nothing.
 """
 
 from __future__ import annotations
@@ -223,14 +222,10 @@ class TorchState(Mechanism):
             setter(*args)
 
 
-# ---------------------------------------------------------------------- setter calls that change nothing
-
-
 SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 
 
 def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:
-    """Erase them; how many there were."""
     if not state.before:
         return 0
     current: dict[Place, tuple[Any, ...]] = {place: value for place, (_, _, value) in state.before.items()}

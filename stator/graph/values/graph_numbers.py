@@ -1,15 +1,8 @@
 """Numbers of inputs as symbols, and numbers computed by operators.   k[:, :end.item()]  ->  s0 + 8, s0 read at entry
 
-In: an `.item()` of the graph under construction.  Out: a symbolic int, where the number is an element of an integer
-input in the CPU's memory, or a sum or product of such and of constants, and the policy says that the input's values
-change from call to call; else None, and the graph takes the number itself.  Unlike an unbacked number, such a symbol
-has a value while tracing, so that operations may branch on it: the answer is a guard, which reads the element before
-the graph runs.
-
-Operators of Stator (csrc/number_operators.cpp) compute slice bounds (`stator::slice_bound`), items of sums and floats
-that symbols would simplify.  As operations on tensors of one element, a compiler for another device would have to make
-CPU kernels of them: Inductor then tests the instructions of the CPU, which takes a minute.  Their first argument is a
-tensor because compilers read the device of an operator there.
+Out: a symbolic int for an element of an integer input on the CPU, or sums and products of such, where the policy finds
+that its values change; else None.  Such a symbol has a value while tracing: a branch on it is a guard.  Operators of
+Stator (csrc/number_operators.cpp) compute slice bounds and floats: Inductor makes no CPU kernel of them.
 """
 
 from __future__ import annotations
@@ -180,9 +173,6 @@ class InputItems:
             self._symbols[key] = symbol
             self.known.read.add(graph_input.node)
         return self._symbols[key]
-
-
-# ---------------------------------------------------------------------- operators
 
 
 def _fake_bound(origin: torch.Tensor, place: object, size: object, least: object) -> Any:

@@ -1,12 +1,8 @@
 """Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
-In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
-Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part,
-unless the range of the random number decides (`torch.rand([]) < 0.0`).
-
-The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
-need, so a program that lets the graph keep its numbers gets no such guard.
+In: a node whose value the program needs now.  Out: that value, where it is computed from constants, small integer
+inputs and single floats of modules, whose contents become a guard; UNKNOWN where another parameter, a float input or a
+random number takes part, unless its range decides.  The slice of the graph behind the node runs once, on copies.
 """
 
 from __future__ import annotations
@@ -28,6 +24,7 @@ from stator.graph.analysis.mutation import is_repeatable, reached, writes, writt
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
+from stator.graph.values.branch_guards import GuardedBranches, may_decide
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
 
@@ -41,17 +38,15 @@ _COMPARED: dict[Any, str] = {
 _RELATIONS = {sympy.StrictLessThan: "lt", sympy.StrictGreaterThan: "gt", sympy.LessThan: "le", sympy.GreaterThan: "ge"}
 _READING = frozenset({*_COMPARED, "item", torch.Tensor.item})
 INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
+SETTING_LIMIT = 4  # elements of a float tensor of a module whose contents may become a guard
 WORK_LIMIT = 1 << 22  # elements that one slice may make
 NODE_LIMIT = 2000
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
 _MODULES = ("torch", "_operator", "operator", "math", "builtins")
 _HARMLESS = frozenset({C._set_grad_enabled})
-_OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
+_OURS = ("stator::slice_bound", "stator::item_of_sum", "stator::float_")  # they compute numbers (see number_operators)
 _FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
 _MOST = 2**31
-
-
-# ---------------------------------------------------------------------- ranges of random numbers
 
 
 def decided(comparison: str, number: float) -> Any:
@@ -93,9 +88,6 @@ def is_drawn(node: fx.Node) -> bool:
         and all(user.target in _READING for user in node.users)
 
 
-# ---------------------------------------------------------------------- known values
-
-
 class NotKnown(Exception):
     """The slice cannot be run while tracing."""
 
@@ -125,15 +117,14 @@ class KnownValues:
         self.recorder = recorder
         self.may_guard: Callable[[Any], bool] = lambda graph_input: False
         self.guard: Callable[[Any], None] = lambda graph_input: None
+        self.branches = GuardedBranches()
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
+        self.given: dict[fx.Node, torch.Tensor] = {}  # values that a rule knows without a run (packed sequences)
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
-    # ------------------------------------------------------------------ what is asked
-
     def of_scalar(self, fake: FakeTensor) -> Any:
-        """The number in a tensor of one element."""
         node = self.recorder.node_of(fake)
         decided = of_comparison(node)
         if decided is not UNKNOWN:
@@ -141,6 +132,10 @@ class KnownValues:
         found = self._value(node)
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             return found if found is UNKNOWN else found.item()
+
+    def of_tensor(self, fake: FakeTensor) -> Any:
+        """The contents of a tensor."""
+        return self._value(self.recorder.node_of(fake))
 
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
         """The same, where it follows from constants and members of modules alone, which seldom change."""
@@ -164,9 +159,26 @@ class KnownValues:
             return decided
         free = value.node.expr.free_symbols
         if not all(symbol in symbols.definitions and self._settle_symbol(symbol) for symbol in free):
-            return UNKNOWN
+            return self._branch(value) if type(value) is torch.SymBool else UNKNOWN
         node = symbols.node_of(value)
         return node if type(node) is not fx.Node else self._value(node)
+
+    def _branch(self, value: torch.SymBool) -> Any:
+        """The truth of a condition, under a guard that computes it again."""
+        symbols = self.recorder.symbols
+        if not all(symbol in symbols.definitions for symbol in value.node.expr.free_symbols):
+            return UNKNOWN
+        node = symbols.node_of(value)
+        if type(node) is not fx.Node:
+            return node
+        unknown, self._unknown = self._unknown, set()
+        try:
+            with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+                return bool(self._run(node, branch=True))
+        except NotKnown:
+            return UNKNOWN
+        finally:
+            self._unknown = unknown
 
     def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of an operation, with constants for the data-dependent numbers that guards can promise."""
@@ -225,8 +237,6 @@ class KnownValues:
             return UNKNOWN
         return number
 
-    # ------------------------------------------------------------------ slices
-
     def _value(self, node: fx.Node) -> Any:
         if node in self._unknown:
             return UNKNOWN
@@ -237,7 +247,7 @@ class KnownValues:
             self._unknown.add(node)
             return UNKNOWN
 
-    def _run(self, root: fx.Node) -> Any:
+    def _run(self, root: fx.Node, branch: bool = False) -> Any:
         recorder = self.recorder
         changed = {setting.setter for setting, _, _ in recorder.torch_state.before.values()}
         if recorder.scope.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
@@ -245,7 +255,8 @@ class KnownValues:
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not is_small(each.tensor) or not self.may_guard(each):
+            if not may_decide(each) if branch else \
+                    not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
@@ -254,7 +265,9 @@ class KnownValues:
             with torch.no_grad(), _Watch():
                 for node in recorder.graph.nodes:
                     if node in needed and node not in known:
-                        known[node] = copies[node] if node.op == "placeholder" else _evaluate(node, known)
+                        made = self.given.get(node)
+                        known[node] = copies[node] if node.op == "placeholder" else \
+                            _evaluate(node, known) if made is None else made.clone()
         except NotKnown:
             raise
         except Exception as error:  # whatever the program is about to fail with, it fails with eagerly
@@ -263,7 +276,10 @@ class KnownValues:
             _hook.resume(token)
         for each in inputs:
             self.read.add(each.node)
-            self.guard(each)
+            if not branch:
+                self.guard(each)
+        if branch:
+            self.branches.add(root, needed, inputs, bool(known[root]))
         return known[root]
 
     def slice_of(self, root: fx.Node) -> tuple[set[fx.Node], bool]:
@@ -291,7 +307,7 @@ class KnownValues:
                 if len(needed) > NODE_LIMIT or node in self._unknown:
                     raise NotKnown
                 needed.add(node)
-                waiting += node.all_input_nodes
+                waiting += () if node in self.given else node.all_input_nodes
 
     def _refuse_shared_inputs(self, needed: set[fx.Node]) -> None:
         """Where the graph writes, two inputs in one storage would have to be copied as one."""
@@ -364,6 +380,13 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu"
 
 
+def is_setting(graph_input: Any) -> bool:
+    """Whether an input is a number or two that a module holds: a curvature, a threshold, a temperature."""
+    tensor = graph_input.tensor
+    return tensor is not None and _is_plain(tensor) and is_member(graph_input.source) \
+        and tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.numel() <= SETTING_LIMIT
+
+
 def is_small(tensor: torch.Tensor) -> bool:
     return tensor is not None and _is_plain(tensor) and tensor.dtype in _INTEGERS and tensor.numel() <= INPUT_LIMIT
 
@@ -397,7 +420,7 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
 
 def _is_torch(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims") or target.name() in _OURS
+        return target.namespace in ("aten", "prims") or target.name().startswith(_OURS)
     if isinstance(target, torch._ops.OpOverloadPacket):
         return target._qualified_op_name.split("::")[0] in ("aten", "prims")
     if isinstance(target, torch._ops.HigherOrderOperator):

@@ -23,7 +23,7 @@ from stator.heap.pure_readers import plain_value
 from stator.heap.raw_access import instance_dict, items_in_order, new_shell, set_instance_dict, slot_members
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
-from stator.source import Attr, CallOf, DictOf, Index, Key, Pinned, Slot, Source
+from stator.source import Attr, DictOf, Index, Key, Pinned, Slot, Source
 
 BOXED_LATER = (collections.OrderedDict, functools.partial)
 
@@ -44,7 +44,7 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     elif shell.shape is ShadowKind.VALUE:
         plain = plain_value(value)
         standin = shell.make(cls, plain)
-        heap.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
+        heap.guard_call(plain_value, plain, source)
     else:
         standin = shell.make(cls)
     tracker = heap.register(VariableTracker(standin, value, source, shell.shape, boxes))
@@ -115,14 +115,10 @@ def _slot(member: Any, base: Source) -> Slot:
     return Slot(base, member.__name__, member.__objclass__)
 
 
-# ---------------------------------------------------------------------- wrapper subclasses
-
-
 def guard_parts(heap: Heap, tensor: torch.Tensor, source: Source, wrapper: object) -> None:
     """Guard the inner tensors of a wrapper: their names, their metadata, the context."""
     names, context = flatten(tensor)
-    place = CallOf(Pinned(same_flattening), (source, Pinned(tuple(names)), Pinned(context)))
-    heap.guard(place, Kind.FRESH_CALL, True)
+    heap.guard_call(same_flattening, True, source, Pinned(tuple(names)), Pinned(context))
     for name in names:
         inner, inner_source = getattr(tensor, name), part_source(tensor, source, name)
         fake = getattr(wrapper, name)

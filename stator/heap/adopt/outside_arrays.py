@@ -1,7 +1,6 @@
 """Adopt numpy arrays and scalars from outside.   np.ones(3)  ->  an array of the same layout, filled when it is read
 
-An array's layout is a fact at once; its contents are one when C code first looks at them, and are compared at the
-end.  An array may share its memory with a tensor, in either direction (`torch.from_numpy`, `Tensor.numpy`): see
+Contents are a fact once C code looks at them, and are compared at the end.  Memory shared with tensors:
 `heap/shared_state.py`.
 """
 
@@ -51,9 +50,6 @@ def layout_of(array: numpy.ndarray) -> Any:
     return array.dtype.str, array.shape, array.strides, array.flags.writeable
 
 
-# ---------------------------------------------------------------------- adoption
-
-
 def scalar_tensor(value: object) -> torch.Tensor:
     """A numpy scalar as the input of a graph."""
     return torch.from_numpy(numpy.array(value))
@@ -80,7 +76,7 @@ def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
     if value.dtype.kind not in _KINDS:
         return heap._adopt_opaque(value, source)
     heap.guard(source, Kind.TYPE, numpy.ndarray)
-    heap.guard(CallOf(Pinned(layout_of), (source,)), Kind.FRESH_CALL, layout_of(value))
+    heap.guard_call(layout_of, layout_of(value), source)
     standin = _same_layout(value)
     heap.arrays.buffers[id(standin.base)] = (standin.base, standin)
     tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ARRAY))
@@ -94,9 +90,6 @@ def _same_layout(value: Any) -> ndarray:
     start = value.__array_interface__["data"][0] - low if value.size else 0
     memory = numpy.zeros(high - low, numpy.uint8)
     return numpy.ndarray(value.shape, value.dtype, memory, start, value.strides)
-
-
-# ---------------------------------------------------------------------- memory
 
 
 class View(NamedTuple):

@@ -1,13 +1,8 @@
 """Sets from outside.   {7, 2, 5}  ->  a stand-in with the same members in the same places of its table
 
-In: a user's set.  Out: its members' stand-ins in a set; a guard on its order, once somebody looks at it; and
-a record of what the program did to it, from which it is done to the user's own.
-
-The order of a set is where its members lie in its table, and the sizes it had decide that as much as the members do.
-Where the stand-ins hash as the originals do, the stand-in is given the original's table: what CPython does to it from
-there on is what it would do to the original (`exact`).  Members that hash by their address cannot be laid out so: such
-a set is walked in the order of the original; additions and removals are done again one by one (`steps`); after any
-other change its order is not known.
+Where the stand-ins hash as the originals do, the stand-in has the original's table and behaves as the original
+(`exact`).  Members that hash by their address cannot be laid out so: such a set is walked in the order of the original;
+additions and removals are done again one by one (`steps`); after any other change its order is unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from stator.heap.raw_access import CONSTANT_TYPES, is_constant_tuple, raw_member
 from stator.heap.services import Heap
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
-from stator.source import CallOf, Pinned, SetAt, Source
+from stator.source import SetAt, Source
 
 Layout = tuple[int, int, tuple[tuple[int, int], ...]]
 _BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
@@ -67,7 +62,7 @@ def adopt_members(heap: Heap, value: object, source: Source, target: object) -> 
 
 
 def guard_layout(heap: Heap, source: Source, layout: Layout) -> None:
-    heap.guard(CallOf(Pinned(_core.set_layout), (source,)), Kind.FRESH_CALL, layout)
+    heap.guard_call(_core.set_layout, layout, source)
 
 
 def expose_order(heap: Heap, tracker: VariableTracker) -> None:

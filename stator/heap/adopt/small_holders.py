@@ -98,7 +98,7 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     standin: Any = functools.partial(_no_callback)
     standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), *parts, None))
     tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
-    heap.guard(CallOf(Pinned(has_dict), (source,)), Kind.FRESH_CALL, has_dict(value))
+    heap.guard_call(has_dict, has_dict(value), source)
     if has_dict(value):
         fill_attributes(heap, tracker)
     return standin
@@ -153,11 +153,11 @@ def adopt_buffer(heap: Heap, value: Any, source: Source) -> Any:
     """A bytearray or an array: its bytes are a fact, and are compared at the end."""
     heap.guard(source, Kind.TYPE, type(value))
     contents = bytes_of(value)
-    heap.guard(CallOf(Pinned(bytes_of), (source,)), Kind.FRESH_CALL, contents)
+    heap.guard_call(bytes_of, contents, source)
     if type(value) is bytearray:
         standin: Any = bytearray(contents)
     else:
-        heap.guard(CallOf(Pinned(typecode_of), (source,)), Kind.FRESH_CALL, value.typecode)
+        heap.guard_call(typecode_of, value.typecode, source)
         standin = array.array(value.typecode, contents)
     if _hook.is_exported(value):  # a view of it keeps it from changing its size
         heap.held_views[id(standin)] = memoryview(standin)
@@ -173,7 +173,7 @@ def adopt_view(heap: Heap, value: memoryview, source: Source) -> Any:
     if layout is None:
         return heap._adopt_opaque(value, source)
     heap.guard(source, Kind.TYPE, memoryview)
-    heap.guard(CallOf(Pinned(view_layout), (source,)), Kind.FRESH_CALL, layout)
+    heap.guard_call(view_layout, layout, source)
     standin = memoryview(heap.adopt(value.obj, Attr(source, "obj")))
     if value.readonly:
         standin = standin.toreadonly()
@@ -195,9 +195,6 @@ def view_layout(view: memoryview) -> tuple[Any, ...] | None:
 
 def typecode_of(value: array.array[Any]) -> str:
     return value.typecode
-
-
-# ---------------------------------------------------------------------- immutable values
 
 
 VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.datetime, datetime.timedelta,
@@ -230,7 +227,7 @@ def decimal_settings() -> tuple[Any, ...]:
 
 
 def guard_decimal_settings(heap: Heap) -> None:
-    heap.guard(CallOf(Pinned(decimal_settings)), Kind.FRESH_CALL, decimal_settings())
+    heap.guard_call(decimal_settings, decimal_settings())
 
 
 @recorded
@@ -242,7 +239,7 @@ def adopt_value(heap: Heap, value: object, source: Source) -> Any:
     if type(value) is decimal.Decimal:
         guard_decimal_settings(heap)
     heap.guard(source, Kind.TYPE, type(value))
-    heap.guard(CallOf(Pinned(parts_of), (source,)), Kind.FRESH_CALL, parts)
+    heap.guard_call(parts_of, parts, source)
     return heap.register(VariableTracker(value, value, source, ShadowKind.VALUE)).standin
 
 

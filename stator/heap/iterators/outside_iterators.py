@@ -209,9 +209,9 @@ def adopt_walker(heap: Heap, value: object, source: Source) -> Any:
         if type(container) is not dict or not left and not is_at_end(value):
             raise Break("SB014", f"a {cls.__name__} whose dict changed under it, from outside")
         if left:
-            heap.guard(CallOf(Pinned(operator.length_hint), (source,)), Kind.FRESH_CALL, left)
+            heap.guard_call(operator.length_hint, left, source)
         else:
-            heap.guard(CallOf(Pinned(is_at_end), (source,)), Kind.FRESH_CALL, True)
+            heap.guard_call(is_at_end, True, source)
         shadow = heap.adopt(container, behind)
         heap.expose(shadow)
         keys, initial = list(dict.keys(shadow)), heap.by_standin[id(shadow)].initial
@@ -238,7 +238,6 @@ def steps_left(walker: object) -> int:
 
 
 def advanced(iterator: Iterator[Any], steps: int) -> Iterator[Any]:
-    """The iterator, `steps` items further on."""
     for _ in itertools.islice(iterator, steps):
         pass
     return iterator

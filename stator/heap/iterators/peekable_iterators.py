@@ -2,11 +2,8 @@
 
     a list_iterator at any position  ->  an iterator over boxes of peek(it, 0), peek(it, 1), ...
 
-Guarded are the next items, never the position: a loop with a graph break in its body is compiled once.  Write-back
-advances the user's iterator by the number of items that the program took.
-
-Iterators over sets, deques, arrays and memoryviews, and the pools of itertools, are copied to read their items: copies
-run no Python code.  pairwise and tee hold items that they have taken and not yielded yet.
+Guarded are the next items, never the position.  Write-back advances the user's iterator.  Iterators over sets, deques,
+arrays and memoryviews, and pools of itertools, are copied to read their items.
 """
 
 from __future__ import annotations
@@ -228,7 +225,6 @@ def list_changed(tracker: VariableTracker) -> bool:
 
 
 def remaining(iterator: object) -> int:
-    """How many items are left."""
     cls = type(iterator)
     if cls in ENDLESS:
         return sys.maxsize
@@ -252,7 +248,6 @@ def at_least(iterator: object, count: int) -> bool:
 
 
 def peek(iterator: object, offset: int) -> Any:
-    """The item `offset` places ahead."""
     cls = type(iterator)
     if cls in COPIED:
         return items_to_come(iterator, offset + 1)[offset]
@@ -318,7 +313,6 @@ def is_endless(tracker: VariableTracker) -> bool:
 
 
 def taken(tracker: VariableTracker) -> int:
-    """How many items the program has taken so far."""
     return len(tracker.initial) - operator.length_hint(tracker.standin)
 
 
@@ -337,7 +331,7 @@ def note_next(heap: Heap, tracker: VariableTracker) -> None:
     if at_end and count == LOOKAHEAD:
         raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
     reader = _core.at_least if type(tracker.original) in SEQUENCES else at_least  # the type is guarded
-    heap.guard(CallOf(Pinned(reader), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, not at_end)
+    heap.guard_call(reader, not at_end, tracker.source, Pinned(count + 1))
 
 
 def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
@@ -354,4 +348,4 @@ def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
             tracker.initial[k] = item.force()
         if type(tracker.original) in COMPOSITES | POOLS:  # a tuple of its own
             heap.expose(tracker.initial[k])
-    heap.guard(CallOf(Pinned(remaining), (tracker.source,)), Kind.FRESH_CALL, count)
+    heap.guard_call(remaining, count, tracker.source)

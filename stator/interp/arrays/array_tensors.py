@@ -3,11 +3,8 @@
     torch.from_numpy(values)                   ->  an input of the graph on the memory of `values`
     np.sin  ->  torch.sin;  np.median  ->  torch._numpy's median
 
-An outside array that the program has not changed is an input, whatever its size.  One made inside the trace becomes
-a literal in the graph; where the tensor shares its memory, the array is from then on a name for that tensor.
-
-A function in no table is interpreted where it is written in Python, and breaks otherwise.  Left out are functions of
-which torch gives other values (heaviside of a NaN) or promises less (argsort of equal values), or whose size is data.
+An array made inside the trace becomes a literal in the graph; where the tensor shares its memory, the array is a name
+for that tensor.  Functions of which torch gives other values or promises less are left out.
 """
 
 from __future__ import annotations
@@ -199,7 +196,6 @@ def _literal(vm: VM, array: Any, shared: bool) -> Any:
 
 
 def copied_tensor(vm: VM, array: Any) -> Any:
-    """A tensor with a copy of an array's contents."""
     memory = vm.heap.arrays
     tracker = vm.heap.by_standin.get(id(array))
     if memory.is_backed(array):
@@ -337,7 +333,6 @@ def _contents(vm: VM, array: object, writes: bool) -> Any:
 
 
 def index_key(vm: VM, key: object) -> Any:
-    """A key of a tensor, its arrays as tensors."""
     if type(key) is numpy.ndarray:
         return copied_tensor(vm, key)
     if type(key) is tuple and any(type(part) is numpy.ndarray for part in key):

@@ -213,7 +213,6 @@ def one_number(vm: VM, value: Any) -> Any:
 
 
 def items_of(vm: VM, array: numpy.ndarray) -> list[Any]:
-    """Items of an array, as iteration gives them."""
     return [run_traced(vm, operator.getitem, (array, i)) for i in range(len(array))]
 
 

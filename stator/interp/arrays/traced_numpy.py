@@ -1,11 +1,7 @@
 """numpy on the memory of tensors, as part of the graph.   np.sin(x.numpy())  ->  torch.sin(x), an array again
 
-In: a call of one of numpy's functions, methods or operators, an array or scalar that the graph holds among its
-arguments.  Out: what numpy would give: an array on the memory of a tensor of the graph, or a scalar held by it.
-
-numpy itself says what the result looks like.  It is called on the stand-ins, whose contents mean nothing: whether a
-scalar or an array comes back, of which type and shape, of whose memory it is a view, and what numpy refuses.  torch
-computes the values (`array_tensors`); a form that does not come to the same type and shape is a break.
+numpy runs on the stand-ins, and decides the type, shape and base of the result, and what it refuses.  torch computes
+the values (`array_tensors`); a form that does not come to the same type and shape is a break.
 """
 
 from __future__ import annotations

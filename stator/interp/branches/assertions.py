@@ -1,9 +1,8 @@
 """Branches on data that only guard a `raise`.   assert (x > 0).all(), "negative"  ->  an assertion in the graph
 
-In: a conditional jump on an unbacked number or a tensor.  Where one side only raises, the trace takes the other, and
-the graph asserts the condition; the residual raises the exception of the program.  An exception with an unbacked
-message, or one that leaves `with` and `finally` blocks, makes the call again, eagerly: the writes of the graph must be
-undone.  A branch whose exception the program may handle breaks, as does every other.
+Where one side only raises, the trace takes the other, the graph asserts the condition, and the residual raises the
+exception of the program.  With an unbacked message, or one that leaves `with` and `finally` blocks, the call is made
+again, eagerly.  A branch whose exception the program may handle breaks.
 """
 
 from __future__ import annotations
@@ -113,10 +112,7 @@ def _is_handled(frame: Frame) -> bool:
 
 
 def _exception_of(vm: VM, frame: Frame, index: int) -> BaseException | None:
-    """The exception of a branch, made on a copy of the frame; None where it needs an unbacked value.
-
-    A branch that also changes something must not run in calls that do not take it: the next trace does not try.
-    """
+    """The exception of a branch, made on a copy of the frame; None where it needs an unbacked value."""
     try:
         witness = Witness(vm)
     except Unwatched:

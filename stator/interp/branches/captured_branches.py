@@ -1,10 +1,8 @@
 """Branches on data, captured.   y = a(x) if t else b(x)   ->   cond(t, graph of a, graph of b, (x,))
 
-In: a conditional jump on a tensor or an unbacked number, under `capture_control_flow`.  Each way is interpreted on a
-copy of the frame, into a graph of its own, up to the instruction where the ways meet.  Out: one node, and the frame
-behind that instruction.  Values of both ways merge where they are one object, equal constants, tensors with the same
-metadata, or plain containers of such.  A tensor that one way passes on is copied inside, as the operator demands
-(see graph/values/uncertain_tensors).  A way that changes more than local variables breaks.
+Under `capture_control_flow` each way is interpreted on a copy of the frame, into a graph of its own, up to the
+instruction where the ways meet.  Values of both ways merge where they are one object, equal constants, tensors with the
+same metadata, or plain containers of such.  A way that changes more than local variables breaks.
 """
 
 from __future__ import annotations
@@ -192,7 +190,6 @@ class Merge:
         self.kept: list[Any] = []
 
     def plan(self, a: object, b: object) -> Any:
-        """How the merged value is made."""
         a, b = (each.value if type(each) is Box and each.forced else each for each in (a, b))
         cls = type(a)
         if a is b and not (self.always_new and cls is FakeTensor):
@@ -332,7 +329,6 @@ def shares(tensor: torch.Tensor, others: list[Any]) -> list[Any]:
 
 
 def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:
-    """New fakes for the results."""
     with torch._C.DisableTorchFunction():
         differentiable = [value for value in operands if isinstance(value, torch.Tensor) and value.requires_grad]
         with torch.no_grad():

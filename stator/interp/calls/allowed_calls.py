@@ -1,9 +1,7 @@
 """Refused calls, and calls of functions that the user marked.   helper(x, Config(y, 3))  ->  a node that calls `helper`
 
-A call is refused before its arguments are read: a disabled function, a C callable without a row.  A function that is
-allowed in the graph runs on fake tensors, and becomes one node.  It is not interpreted, so it must not meet stand-ins:
-its arguments are tensors, constants, plain containers of them, frozen dataclasses, and functions of the user, guarded.
-Any other object breaks, as it may hold values of the trace.
+A call is refused before its arguments are read.  A function that is allowed in the graph runs on fake tensors, and
+becomes one node; its arguments are tensors, constants, plain containers, frozen dataclasses, and guarded functions.
 """
 
 from __future__ import annotations

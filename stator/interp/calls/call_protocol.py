@@ -201,9 +201,6 @@ def call_sync(vm: VM, fn: object, args: Iterable[Any], kwargs: dict[str, Any] | 
     return vm.sync(lambda: vm.call(fn, args, kwargs))
 
 
-# ---------------------------------------------------------------------- torch
-
-
 def torch_call(vm: VM, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
     """Record a tensor operation, return its fake result; `asked`: eager calls handlers with this very function."""
     if vm.modes.active:  # a way of the interpreter's own, about which eager would ask something else

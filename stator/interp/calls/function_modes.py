@@ -1,12 +1,8 @@
 """TorchFunctionModes of the program.   with Mode(): torch.sin(x)  ->  Mode.__torch_function__, interpreted
 
-In: a tensor operation while modes are on.  Out: what the innermost mode's handler answers, itself off meanwhile.
-
-The operation is begun for real, on fakes: torch itself says with which function, types and arguments it asks a mode
-(`1 - x` is `Tensor.__rsub__`), and the recorder's own mode, which it asks, hands the question to the interpreter.
-Whatever the interpreter would do in another way than eager does is a break, which turns this way of capturing off:
-then entering a mode breaks.  Where no mode is on, or none has an answer, classes of the arguments are asked in the same
-way (see overrides).
+The operation is begun for real, on fakes: torch decides the function, types and arguments of the handler (`1 - x` is
+`Tensor.__rsub__`), and the recorder's own mode passes them to the interpreter.  A difference from eager is a break,
+which turns this strategy off: then entering a mode breaks.  Classes of arguments are called alike (see overrides).
 """
 
 from __future__ import annotations

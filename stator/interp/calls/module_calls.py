@@ -1,10 +1,7 @@
 """Calls of nn.Modules without hooks.   module(x)  ->  the frames of __call__ and _call_impl, standing at forward(x)
 
-In: a module, its arguments, and torch's own `Module.__call__`, some forty instructions that find no hook and call
-`forward`.  Out: the state of the machine after them.  The first call of a trace is interpreted, and watched: which
-names it reads, and how its two frames stand when they call `forward`.  For later modules of which the same holds the
-same facts are guarded and the same two frames are made; whoever looks at them (a break, a traceback, the count of
-steps) sees no difference.  Where anything is out of the ordinary the call is interpreted.
+The first call of a trace is interpreted, and watched: which names it reads, and how its two frames stand when they call
+`forward`.  Later modules with the same facts get the same guards and frames; any other call is interpreted.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ class NamedRegions:
         self.numbers = itertools.count()
 
     def around(self, vm: VM, frame: Frame | None) -> Call:
-        """The innermost named call that a frame is part of."""
         if frame is None:
             return ()
         if frame.region is None:

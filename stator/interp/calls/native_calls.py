@@ -41,7 +41,7 @@ from stator.native.rows_declare import ROWS
 from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
-from stator.source import Attr, CallOf, Index, Pinned, root_of
+from stator.source import Attr, Index, Pinned, root_of
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
 _TORCH = torch.__file__.rpartition("__init__")[0]
@@ -101,7 +101,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
     if orderless:
         for member in vm.heap.tables.sets[id(every[0])].initial:
             vm.heap.expose_deep(member)
-    elif row.shows_order:
+    elif row.shows_order or kwargs and "key" in kwargs:  # of members that compare equal the first one counts
         for value in every:
             if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
                 vm.check_order(value)
@@ -148,13 +148,6 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
     vm.give(with_originals(vm, result) if row.formats else result, cont)
 
 
-def check_order(vm: VM, value: Any) -> None:
-    """The order of a set of identity-hashed objects depends on addresses: never traced."""
-    if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
-                              or is_a(item, torch.Tensor) for item in value):
-        raise Break("SB013", "the order of a set whose members hash by identity")
-
-
 def run_loop(vm: VM, descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any],
              cont: Continuation | None) -> bool:
     """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
@@ -197,8 +190,7 @@ def admit(vm: VM, fn: Any, found: Row | None, args: Sequence[Any]) -> Row:
         refuse_copies(vm, fn, args[0])
     if row.depends is not None:
         names = tuple([value for value in args if type(value) is str])
-        source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
-        vm.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
+        vm.heap.guard_call(row.depends, row.depends(*names), *[Pinned(name) for name in names])
     return row
 
 
@@ -277,7 +269,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
         if is_a(error, GuardOnDataDependentSymNode):
             raise data_dependent(error.cond,  # type: ignore[attr-defined]
-                                 f"{describe_callable(fn)} asks for a number") from None
+                                 f"{describe_callable(fn)} needs a number") from None
         if type(error) is ValueError and "set_int_max_str_digits" in str(error):
             guard_digits(vm)
         raise failed(vm, error, fn, args, kwargs) from None
@@ -300,7 +292,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
 def guard_digits(vm: VM) -> None:
     """How long the text of a number may be decides."""
     limit = sys.get_int_max_str_digits()
-    vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
+    vm.heap.guard_call(sys.get_int_max_str_digits, limit)
 
 
 def native_unhooked(vm: VM, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
@@ -332,9 +324,6 @@ def refuse_not_rebuilt(vm: VM, result: object) -> None:
     for value in (result, *result) if type(result) is tuple else (result,):
         if type(value) in vm.policy.not_rebuilt and id(value) not in vm.heap.by_standin:
             raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
-
-
-# ---------------------------------------------------------------------- frames that C code enters
 
 
 def place_in_table(vm: VM, tensor: FakeTensor) -> int:
@@ -376,10 +365,7 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
 
 
 def with_defaults(vm: VM, func: types.FunctionType, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call by C code, for which CPython has filled in the user's own defaults.
-
-    An argument that C code passes is a stand-in, or a constant: a default that is equal to it must stay so.
-    """
+    """Arguments of a call by C code, with the user's defaults that CPython has filled in; equal ones must stay so."""
     code, raw, bound = func.__code__, func.__defaults__ or (), list(args)
     first = code.co_argcount - len(raw)
     for slot in range(first, code.co_argcount + code.co_kwonlyargcount):

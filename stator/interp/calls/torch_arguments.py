@@ -20,12 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stator import _core
 from stator.breaks import Break
 from stator.graph.state.torch_state import SETTINGS
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.services import VM
-from stator.source import CALL_TEXTS, CallOf, Pinned
+from stator.source import CALL_TEXTS, Pinned
 
 _PLAIN = frozenset({FakeTensor, int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device,
                     torch.layout, torch.memory_format, torch.Size, torch.SymInt, torch.SymFloat, torch.SymBool, dict,
@@ -122,7 +121,7 @@ CALL_TEXTS[id(_core.attention_kernels)] = lambda: "the kernels allowed by torch.
 
 def guard_kernels(vm: VM) -> None:
     if not any(map(vm.torch_state.is_changed, _CHOICES)):
-        vm.heap.guard(CallOf(Pinned(_core.attention_kernels), ()), Kind.FRESH_CALL, _core.attention_kernels())
+        vm.heap.guard_call(_core.attention_kernels, _core.attention_kernels())
         return
     for setting in _CHOICES:
         if not vm.torch_state.is_changed(setting):
@@ -130,11 +129,10 @@ def guard_kernels(vm: VM) -> None:
 
 
 def guard_answer(vm: VM, reader: object, answer: object) -> None:
-    """Guard the value of a setting, read by a C function."""
     if type(answer) is list:
-        vm.heap.guard(CallOf(Pinned(_as_tuple), (Pinned(reader),)), Kind.FRESH_CALL, tuple(answer))
+        vm.heap.guard_call(_as_tuple, tuple(answer), Pinned(reader))
     else:
-        vm.heap.guard(CallOf(Pinned(reader), ()), Kind.FRESH_CALL, answer)
+        vm.heap.guard_call(reader, answer)
 
 
 def _as_tuple(reader: Any) -> tuple[Any, ...]:

@@ -269,7 +269,6 @@ def SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 def resume(vm: VM, body: Suspended, value: Any, cont: Any) -> None:
-    """Continue an interpreted generator without recursion."""
     if body.running:
         raise Raised(ValueError(f"{body.kind} already executing"))
     if body.done:
@@ -321,7 +320,6 @@ def chain_thrown(vm: VM, exc: BaseException) -> None:
 
 
 def close(vm: VM, body: Suspended, cont: Continuation | None) -> None:
-    """`close()` of an interpreted generator."""
     if body.done or not body.started:
         body.done, body.frame = True, None
         return vm.give(None, cont)

@@ -6,9 +6,6 @@
     new_generator(...)       a native generator that has not started: a shell to be filled
     stand(generator, ...)    put a native generator at an instruction, with these locals and this stack
     mark_running, finish     show it as running while its frame is resumed elsewhere; end it
-
-C code can iterate, await and drop such an object as usual.  The loop itself resumes the frame without recursion.  A
-compiled segment writes back what it did to a generator from outside, so that CPython can go on from there.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handlers import raised_places, saved_exceptions
 from stator.code.instruction import Instruction
-from stator.guards.guard import Kind
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
 from stator.interp.generators.delegation import (
@@ -44,8 +40,6 @@ RESUMABLE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 ADOPTED = (types.GeneratorType, types.CoroutineType)
 _CREATED, _SUSPENDED, _RUNNING, _OVER = 0, 1, 2, 3  # of _hook.generator_read
 _NOTHING = object()  # stands for NULL in what _hook reads and writes
-
-# ---------------------------------------------------------------------- real objects
 
 
 class _Raw:
@@ -269,9 +263,6 @@ def standing_values(generator: object) -> tuple[Any, ...]:
     return () if found is None else found.values
 
 
-# ---------------------------------------------------------------------- changing native generators
-
-
 def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qualname: str) -> Any:
     """A generator of `code` that has not started, its locals still to be given."""
     closure = tuple(types.CellType() for _ in code.co_freevars) or None
@@ -287,7 +278,6 @@ def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qu
 
 def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[str, ...], values: tuple[Any, ...],
           started: bool) -> None:
-    """Make a generator wait at `index` of its code."""
     unit = decode(code_of(generator))
     given = iter(values)
     places = [_NOTHING] * unit.nlocalsplus
@@ -344,9 +334,6 @@ def code_of(generator: Any) -> types.CodeType:
     return generator.cr_code if type(generator) is types.CoroutineType else generator.ag_code
 
 
-# ---------------------------------------------------------------------- bodies in a trace
-
-
 class Generators(dict[int, Any]):
     """The interpreted bodies of generators, by id of the object; one from outside is adopted when first asked for."""
 
@@ -364,7 +351,6 @@ class Generators(dict[int, Any]):
         return default if found is None else found
 
     def dropped(self, key: int) -> None:
-        """The object of a body has died."""
         body = dict.pop(self, key, None)
         if body is not None and not body.started and not body.done and body.kind == "coroutine":
             self.unawaited = self.unawaited or self.live
@@ -392,7 +378,7 @@ def adopt(vm: VM, tracker: VariableTracker) -> Suspended | None:
     state = standing(generator)
     if state is None and not is_over(generator):
         return None
-    vm.heap.guard(CallOf(Pinned(standing_key), (tracker.source,)), Kind.FRESH_CALL, standing_key(generator))
+    vm.heap.guard_call(standing_key, standing_key(generator), tracker.source)
     if state is None:
         body = adopted_body(vm, tracker)
         body.done = body.over = True

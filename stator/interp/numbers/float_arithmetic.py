@@ -1,12 +1,7 @@
 """Float arithmetic that may raise, or that symbols would simplify.
 
     1 / t.item(), 0.9 ** t.item()   ->  an unbacked number, and an assertion that Python would not raise
-    (a + b) - (a + b)               ->  stator::float_sub, not 0
-
-Python raises where a divisor is zero or a power overflows, and gives a complex power of a negative number; compilers
-give infinities and NaN.  The graph asserts the condition under which both agree.  Compilers trace the graph again with
-symbols, whose algebra takes the difference of equal floats for 0 (NaN if infinite) and (f + 1e16) - 1e16 for f: an
-opaque operator computes it instead.
+    (a + b) - (a + b)               ->  stator::float_sub, not 0: NaN if infinite
 """
 
 from __future__ import annotations
@@ -38,7 +33,6 @@ _SPELLED = {operator.add: FLOAT_ADD, operator.iadd: FLOAT_ADD, operator.sub: FLO
 
 
 def boxed(vm: VM, value: Any) -> Any:
-    """A number as a tensor of the graph."""
     one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
     return vm.torch_call(torch.mul, (one, value), None)
 

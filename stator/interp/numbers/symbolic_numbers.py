@@ -129,7 +129,6 @@ def as_bool(vm: VM, value: object) -> Any:
 
 
 def item_of(vm: VM, tensor: FakeTensor) -> Any:
-    """The number in a tensor of one element."""
     return vm.torch_call(torch.Tensor.item, (tensor,), None)
 
 
@@ -143,9 +142,6 @@ def index_of(vm: VM, tensor: FakeTensor) -> Any:
     return item_of(vm, tensor)
 
 
-# ---------------------------------------------------------------------- indexing
-
-
 def index_key(vm: VM, obj: object, key: object) -> Any:
     """The key of a C container, its symbols as numbers."""
     cls = type(obj)
@@ -155,9 +151,6 @@ def index_key(vm: VM, obj: object, key: object) -> Any:
                           for part in (key.start, key.stop, key.step)])
         return specialise_deep(vm, key)
     return specialise_deep(vm, key) if cls is dict else key
-
-
-# ---------------------------------------------------------------------- the number itself
 
 
 def specialise_deep(vm: VM, value: Any) -> Any:
@@ -262,9 +255,6 @@ def _container(cls: type) -> Any:
     if cls in _KNOWN_CLASSES:
         return _KNOWN_CLASSES[cls]
     return next((base for base in (tuple, list, dict, collections.deque) if issubclass(cls, base)), None)
-
-
-# ---------------------------------------------------------------------- calls of C functions
 
 
 def concern(vm: VM, values: Any, kwargs: dict[str, Any] | None, shown: bool = False) -> bool:

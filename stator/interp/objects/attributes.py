@@ -1,9 +1,6 @@
 """Attribute lookup as CPython defines it, so that every read has a source.
 
     load_attr(vm, obj, "n")  ->  the value goes to the current frame's stack (or to `cont`)
-
-object.__getattribute__, type.__getattribute__, super, modules and tensors each have their own walk; all
-share the descriptor protocol in `bind`.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         heap.note_namespace(value, obj, None)
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is ShadowKind.OPAQUE:
         if type(obj) is torch.Generator and name == "device":
-            heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)
+            heap.guard_call(descr.__get__, value, tracker.source)
             return vm.give(value, cont)
         if name == "__class__" and value is type(obj):
             return vm.give(value, cont)
@@ -279,7 +279,7 @@ def _read_context(heap: Heap, descr: Any, standin: object) -> Any:
         with _disable_current_modes():  # a result of the function is a new tensor each time, made by an operation
             value = descr.__get__(tracker.original)
     except RuntimeError as error:  # freed, or changed in place since
-        heap.guard(CallOf(Pinned(_is_refused), (Pinned(descr), tracker.source)), Kind.FRESH_CALL, True)
+        heap.guard_call(_is_refused, True, Pinned(descr), tracker.source)
         raise Raised(error) from None
     return heap.adopt(value, place)
 

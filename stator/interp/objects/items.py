@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
 from collections.abc import Callable
@@ -286,3 +287,29 @@ def _search(vm: VM, container: object, item: object) -> bool:
         if candidate is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", candidate, item))):  # noqa: B023
             return True
     return False
+
+
+def check_order(vm: VM, value: Any) -> None:
+    """The order of a set of identity-hashed objects depends on addresses: never traced."""
+    if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
+                              or is_a(item, torch.Tensor) for item in value):
+        raise Break("SB013", "the order of a set whose members hash by identity")
+    note_order(vm, value)
+
+
+def note_order(vm: VM, value: Any) -> None:
+    """Note that the order of a set which the trace has made counts: another process may have another one."""
+    kinds = {hash_kind(item) for item in value} if len(value) > 1 else ()
+    vm.identity.of_seed = vm.identity.of_seed or "seed" in kinds
+    if "address" in kinds:
+        vm.identity.of_process = vm.identity.of_process or f"the order of a set in line {vm.running.line}"
+
+
+def hash_kind(item: object) -> str:
+    """What the hash of a value depends on, beyond the value."""
+    if type(item) is tuple:
+        kinds = {hash_kind(each) for each in item}
+        return "address" if "address" in kinds else "seed" if "seed" in kinds else ""
+    if type(item) in (str, bytes) or is_a(item, enum.Enum):
+        return "seed"
+    return "" if type(item) in (int, float, bool, complex) else "address"

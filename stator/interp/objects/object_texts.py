@@ -1,8 +1,7 @@
 """Names and addresses in text.   repr(K), "'K' object is not callable"  ->  guards on the names of K
 
-A default repr shows the address of an object.  A stand-in has another address than its original: such text gets that
-of the user's object, whose identity is guarded.  The address of an object made inside is exchanged where the object
-itself leaves the trace (`emit/rebuild/shown_addresses.py`).
+A default repr shows an address: such text is made from the user's object, whose identity is guarded.  The address of an
+object made inside is exchanged where the object itself leaves the trace (`emit/rebuild/shown_addresses.py`).
 """
 
 from __future__ import annotations
@@ -143,6 +142,8 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     guard_names(vm, type(value))
     if is_a(value, _NAMED):
         return
+    if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
+        vm.note_order(value)
     for part in _parts(value):
         _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)

@@ -292,7 +292,6 @@ def identical(vm: VM, left: object, right: object) -> bool:
 
 
 def guard_distinct(vm: VM, left: object, right: object) -> None:
-    """Guard that two outside objects are distinct."""
     if type(left) is types.MethodType and type(right) is types.MethodType:
         guard_distinct(vm, left.__self__, right.__self__)
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
@@ -397,7 +396,6 @@ def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
 
 
 def check_length(result: object) -> int:
-    """The result of `__len__`, as len() checks it."""
     return raising(len, _Length(result))
 
 

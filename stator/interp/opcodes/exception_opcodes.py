@@ -8,7 +8,6 @@ from typing import Any
 from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.opcodes import EXIT_PLACES
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import NULL, Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_class
@@ -17,7 +16,7 @@ from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import bind
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import python_type
-from stator.source import CallOf, Pinned
+from stator.source import Pinned
 
 _ABSENT = object()
 
@@ -186,7 +185,7 @@ def _is_collection(vm: VM, value: object, flag: int) -> bool:
     """Whether the class matches as a mapping or sequence (Py_TPFLAGS_*); registering it with an ABC changes that."""
     cls = python_type(value)
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
-        vm.heap.guard(CallOf(Pinned(collection_flags), (Pinned(cls),)), Kind.FRESH_CALL, collection_flags(cls))
+        vm.heap.guard_call(collection_flags, collection_flags(cls), Pinned(cls))
     return bool(flags_of(cls) & flag)
 
 
@@ -220,7 +219,6 @@ class _Absent(Continuation):
 
 
 def optional_attr(vm: VM, obj: object, name: str) -> Any:
-    """An attribute, or MISSING where it does not exist."""
     found = vm.sync(lambda: load_attr(vm, obj, name, _Absent()))
     return MISSING if found is _ABSENT else found
 

@@ -311,7 +311,6 @@ def guard_registered(vm: VM, *names: str) -> None:
 
 
 def parents_of(name: str) -> list[str]:
-    """The packages around a module, the outermost first."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts))]
 

@@ -1,9 +1,7 @@
 """Repeated structure.   the trace of layer 0  ->  the trace of layer 1, without interpreting it
 
-In: calls of nn.Modules.  The first call of a class with arguments of one description is interpreted, and remembered as
-a segment: which nodes, inputs and guards it added.  Out: for a later call of another module of that class, if the facts
-of the first hold for it (`template`), the same nodes on its own parameters, the same guards about it, and the value.
-Where anything is in doubt the call is interpreted, as without all this.  docs/replay.md has the argument.
+The first call of a class with arguments of one description is interpreted, and remembered as a segment: nodes, inputs
+and guards.  A later module of that class for which its facts hold (`template`) gets the same on its own parameters.
 """
 
 from __future__ import annotations
@@ -97,8 +95,6 @@ class Replay:
         self.index = FactIndex(self.vm.heap)
         self.state = None
 
-    # ------------------------------------------------------------------ the call
-
     def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...],
              kwargs: dict[str, Any] | None, cont: Any) -> None:
         """Call a module: play what a module like it did, or interpret it, and remember what it does."""
@@ -161,8 +157,6 @@ class Replay:
         known.append(segment)
         del known[:-KEPT]
 
-    # ------------------------------------------------------------------ the state of the trace
-
     def is_calm(self) -> bool:
         """Whether it is known what the program has changed by now, and nothing odd is going on."""
         vm = self.vm
@@ -217,8 +211,6 @@ class Replay:
         if found[0] is None or found[-1] or getattr(fake, "_is_param", False):
             raise Unlike
         return found
-
-    # ------------------------------------------------------------------ playing
 
     def attempt(self, segment: Segment, tracker: VariableTracker, tensors: list[Any]) -> Any:
         """The value of the call, if the segment can be played for this module; nothing was changed if not."""
@@ -372,7 +364,6 @@ def moved(place: object, nodes: dict[fx.Node, fx.Node]) -> Any:
 
 
 def results_of(value: object) -> Iterator[Any]:
-    """The tensors in what a segment returned."""
     if type(value) is FakeTensor:
         yield value
     elif type(value) is tuple:
@@ -381,7 +372,6 @@ def results_of(value: object) -> Iterator[Any]:
 
 
 def given_tuples(held: Any) -> set[int]:
-    """The tuples among the arguments, by id."""
     found: set[int] = set()
     todo = [*held[0], *(held[1] or {}).values()]
     while todo:

@@ -1,9 +1,7 @@
 """A recorded module call in terms of the module.   a segment of the trace  ->  a template for modules like it
 
-In: the stretch of the trace between the entry and the return of the call, and the guards and records below the source
-of the module.  Out: the facts it relied on, as a guard program with the module as its one argument; its graph inputs;
-its nodes; its value.  By the law that every outside fact used is guarded, a module that passes this program is traced
-alike.  `Unlike`: the segment cannot be said in these terms, and the module is interpreted.
+Out: the facts it relied on, as a guard program with the module as its one argument; its graph inputs, nodes and value.
+`Unlike`: the segment cannot be expressed in these terms, and the module is interpreted.
 """
 
 from __future__ import annotations
@@ -27,11 +25,8 @@ from stator.source import CallOf, DictOf, Local, Pinned, Source, parents, root_o
 RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
 _NAMING = frozenset({Kind.ID, Kind.NOT_ID, Kind.KEYS, Kind.ABSENT, Kind.PRESENT, Kind.SET_EQUALS, Kind.EQUALS,
                      Kind.FRESH_CALL})
-
-
 _NONE: set[Any] = set()
 SELF = Local("self", 0)
-_UNSURE = MOVING | {ShadowKind.SCOPE}
 
 
 class FactIndex:
@@ -196,7 +191,7 @@ def collect_holdings(vm: VM, template: Template, changed: set[int], index: FactI
     last = template.segment.end.trackers
     for number, tracker in [item for source in found for item in index.trackers.get(source, ())]:
         if number < last and tracker.part_of is None:
-            if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
+            if tracker.shape in MOVING or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
             template.holdings.append(Holding(template.pattern.number(tracker.source), tracker, tracker.original))
     met = {id(holding.original) for holding in template.holdings}

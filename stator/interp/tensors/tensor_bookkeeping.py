@@ -5,14 +5,13 @@
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; of a leaf from outside, a note
     p.data = p.data - g       ->  a note: the residual exchanges the memory after the graph
 
-A leaf that is used under both flags breaks where its flag changes: no compiler knows a leaf that is one for a while.  A
-view has the flag of its base: a base with a view that the call sees breaks, and guards keep other bases apart.  After
-an assignment to `.data` the graph uses the owner of the new memory; a leaf that wants a gradient cannot be used so.
+A leaf that is used under both flags breaks where its flag changes, as does a base with a view that the call sees.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +29,7 @@ from stator.guards.tensor_meta import tensor_meta
 from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.interp.frame import Raised
 from stator.interp.services import VM
+from stator.interp.tensors.data_in_graph import ASSIGNED, assign_in_graph
 from stator.interp.tensors.tensor_copies import set_flag
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned
@@ -41,8 +41,9 @@ _RETAINS = torch._C.TensorBase.retains_grad.__get__
 ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
 _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
                        "grad_dtype"})
-ASSIGNED = "assignment to Tensor.data"  # a cause of breaks
 _LOOKS = frozenset({"data", "detach"})  # uses of a tensor that autograd keeps nothing of
+# Without gradients they do nothing: a call that is made again after they have dropped some does the same.
+_DROPPING = frozenset({inspect.unwrap(torch.optim.Optimizer.zero_grad).__code__, torch.nn.Module.zero_grad.__code__})
 
 
 def guard_offsets(vm: VM) -> None:
@@ -58,8 +59,7 @@ def guard_storage_sizes(vm: VM) -> None:
     """Guard how large the storages of the inputs met so far are."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:
-            vm.heap.guard(CallOf(Pinned(storage_size), (graph_input.source,)), Kind.FRESH_CALL,
-                          storage_size(graph_input.tensor))
+            vm.heap.guard_call(storage_size, storage_size(graph_input.tensor), graph_input.source)
 
 
 def storage_size(tensor: torch.Tensor) -> int:
@@ -112,11 +112,13 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
             return fake.is_leaf
         leaf, wants_grad = tracker.original.is_leaf, tracker.original.requires_grad
     if wants_grad:  # otherwise it is a leaf, and requires_grad is guarded
-        vm.heap.guard(CallOf(Pinned(_LEAF), (tracker.source,)), Kind.FRESH_CALL, leaf)
+        vm.heap.guard_call(_LEAF, leaf, tracker.source)
     return leaf
 
 
 def grad_of(vm: VM, fake: Any, tracker: VariableTracker | None) -> Any:
+    if vm.frame is None or vm.frame.code not in _DROPPING:
+        vm.tensors.read_grads.add(id(fake))
     if id(fake) in vm.tensors.grads:
         return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
@@ -135,7 +137,7 @@ def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     with torch._C.DisableTorchFunction():
         kept = tracker.original.retains_grad
     if kept:
-        vm.heap.guard(CallOf(Pinned(_RETAINS), (tracker.source,)), Kind.FRESH_CALL, True)
+        vm.heap.guard_call(_RETAINS, True, tracker.source)
     return kept
 
 
@@ -207,6 +209,9 @@ def _write_grad(vm: VM, fake: Any, value: Any) -> None:
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is None or not is_leaf(vm, fake, tracker):
         raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
+    if value is None and id(fake) not in vm.tensors.read_grads and vm.frame is not None \
+            and vm.frame.code in _DROPPING and type(tracker.original) in PLAIN_CLASSES:
+        vm.tensors.dropped.add(id(fake))  # else the old gradient would be in memory as long as the graph runs
     vm.tensors.grads[id(fake)] = (fake, value)
 
 
@@ -280,7 +285,7 @@ def guard_bases(vm: VM) -> None:
     if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
         raise has_views(next(iter(vm.tensors.flags.values())).final)
     sources = tuple(tracker.source for tracker in leaves + others)
-    vm.heap.guard(CallOf(Pinned(holds_view), (Pinned(len(leaves)), *sources)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(holds_view, False, Pinned(len(leaves)), *sources)
 
 
 def holds_view(count: int, *tensors: torch.Tensor) -> bool:
@@ -310,7 +315,10 @@ def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
     with torch._C.DisableTorchFunction():
         if has_memory_of(value, fake if note is None else note.value):
             return  # `p.data += 1`: done in place, and the memory is what it was
-    require_notable(vm, fake, value)
+    if not is_notable(vm, fake, value):
+        if note is not None:
+            raise Break("SB006", ASSIGNED, turn_off=Strategy.DATA_ASSIGNMENTS)
+        return assign_in_graph(vm, fake, value, is_kept(vm.recorder.node_of(fake)))
     recorder = vm.recorder
     if recorder.propagation.enabled:
         raise ExactNeeded  # from now on two fakes share a storage
@@ -346,26 +354,23 @@ def is_kept(node: fx.Node) -> bool:
 
 
 def has_memory_of(value: Any, fake: Any) -> bool:
-    """Whether one tensor lies where the other does."""
     if type(value) is not FakeTensor or value.layout is not torch.strided or fake.layout is not torch.strided:
         return False
     return layout_of(value) == layout_of(fake) and value.storage_offset() == fake.storage_offset() \
         and value.untyped_storage()._cdata == fake.untyped_storage()._cdata
 
 
-def require_notable(vm: VM, fake: Any, value: Any) -> None:
-    """Break where the residual's assignment would not be the program's."""
+def is_notable(vm: VM, fake: Any, value: Any) -> bool:
+    """Whether an assignment by the residual, after the graph, is the assignment that the code makes."""
     tracker, recorder = vm.heap.by_standin.get(id(fake)), vm.recorder
     if tracker is None or Strategy.DATA_ASSIGNMENTS in vm.turned_off or type(value) is not FakeTensor or value is fake \
             or recorder.scope.enclosing is not None or recorder.region.marks or recorder.classes \
             or recorder.wrappers.behind or type(tracker.original) not in PLAIN_CLASSES:
-        raise Break("SB006", ASSIGNED)
+        return False
     with torch._C.DisableTorchFunction():
-        alike = fake.layout is torch.strided and not fake.is_inference() and not value.is_inference() \
-            and kind_of(fake) == kind_of(value) and fake.is_leaf \
-            and not fake._has_symbolic_sizes_strides and not value._has_symbolic_sizes_strides
-    if not alike:
-        raise Break("SB006", "assignment to Tensor.data of a tensor that lies otherwise in memory")
+        return bool(fake.layout is torch.strided and not fake.is_inference() and not value.is_inference()
+                    and kind_of(fake) == kind_of(value) and fake.is_leaf
+                    and not fake._has_symbolic_sizes_strides and not value._has_symbolic_sizes_strides)
 
 
 def kind_of(fake: FakeTensor) -> tuple[Any, ...]:

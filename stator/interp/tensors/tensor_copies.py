@@ -1,8 +1,7 @@
 """Deep copies of outside tensors that the graph cannot make.   copy.deepcopy(self.weight)  ->  a new input of the graph
 
-A Parameter, a leaf that wants a gradient or a part of a storage is copied by CPython, in the residual, before the graph
-runs: the graph gets the copy as it gets an argument.  That is the copy the program would make as long as nothing has
-written to the original's memory by then.  The trace makes one copy, too, and looks at its layout.
+A Parameter, a leaf that wants a gradient or a part of a storage is copied by the residual before the graph runs, as
+long as nothing has written to the original's memory by then.  The trace makes one copy, too, and looks at its layout.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from stator.breaks import Break, Strategy
 from stator.graph.analysis.may_fail import written_placeholders
 from stator.graph.analysis.shared_memory import storage_partition
-from stator.guards.guard import Kind
 from stator.interp.services import VM
-from stator.source import CallOf, Copied, Pinned, Source
+from stator.source import Copied, Source
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def copy_before_graph(vm: VM, fake: FakeTensor, memo: object) -> Any:
     if outside and type(original) is torch.Tensor:  # a Parameter's copy has a storage of its own, and nothing else
         notes.originals.append((original, source))
         facts = layouts(*(tensor for tensor, _ in notes.originals))
-        vm.heap.guard(CallOf(Pinned(layouts), tuple(each for _, each in notes.originals)), Kind.FRESH_CALL, facts)
+        vm.heap.guard_call(layouts, facts, *(each for _, each in notes.originals))
     place = Copied(len(vm.residual.copies), source.text())
     made = vm.recorder.add_input(example, place)
     vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold, and nobody else has it

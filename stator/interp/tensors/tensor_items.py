@@ -114,11 +114,9 @@ def _are_numbers(part: list[Any]) -> bool:
 
 
 def _selected(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The view that symbolic indices, slices and None of a key select, and the rest of the key: index tensors, masks,
-    and slices with unbacked bounds.
+    """The view that symbolic indices, slices and None of a key select, and the rest of the key.
 
-    As torch does: from left to right, index tensors at the end.  An index out of range stays in the key as a number:
-    the message is that of indexing, not that of `select`.
+    As torch does: from left to right, index tensors at the end.  An index out of range stays in the key as a number.
     """
     inside = tuple([_number_if_outside(tensor, parts, place) for place in range(len(parts))])
     if any(new is not old for new, old in zip(inside, parts, strict=True)):  # the message names a dimension
@@ -268,7 +266,6 @@ def _filled(vm: VM, number: object, kwargs: dict[str, Any]) -> Any:
 
 
 def holds_numbers(data: Any) -> bool:
-    """Whether some number in nested lists is symbolic."""
     return any(type(item) in SYMBOLIC or type(item) in SEQUENCES and holds_numbers(item) for item in data)
 
 

@@ -16,8 +16,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from stator.breaks import Break
-from stator.interp.rule_registry import code_rule, refuse
+from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
 from stator.interp.vm import VM
+from stator.library.distributed.dtensors import MODULE, register_rules
+from stator.ranks.buckets import note_forward
 
 _FSDP = "torch.distributed.fsdp"
 _NATIVE = "the own work of a wrapper around modules"
@@ -38,7 +40,8 @@ def _refuse_disabled(decorator: Callable[..., types.FunctionType]) -> None:
     _refuse_code(decorator(_refuse_disabled))
 
 
-_LATER: dict[str, tuple[str, Callable[..., None]]] = {  # a member of the module, and how to refuse it
+_LATER: dict[str, tuple[str, Callable[..., None]]] = {  # a member of the module, and how to register it
+    MODULE: ("DTensor", lambda cls: register_rules()),
     f"{_FSDP}.fully_sharded_data_parallel": ("FullyShardedDataParallel", _refuse_forward),
     f"{_FSDP}._fully_shard._fsdp_common": ("_dynamo_disable", _refuse_disabled),
 }
@@ -56,3 +59,10 @@ def register_loaded() -> None:
 if dist.is_available():
     refuse(DistributedDataParallel._pre_forward, DistributedDataParallel._post_forward, code="SB010",
            detail=f"DDP: {_NATIVE}", untouched=True)
+
+    @rule(DistributedDataParallel._run_ddp_forward)
+    def _forward_of_ddp(vm: VM, self: DistributedDataParallel, *inputs: object, **kwargs: object) -> object:
+        tracker = vm.heap.by_standin.get(id(self))
+        if tracker is not None:
+            note_forward(vm.recorder.graph, tracker.original)
+        return INTERPRETED

@@ -1,9 +1,7 @@
 """Rules for numpy.   values.sum(), np.where(a, b, c), torch.from_numpy(values), x.numpy()
 
-numpy's functions over arrays run while tracing, on stand-ins (`arrays.py`); where a value of another kind is among
-the arguments (a tensor, a function), those written in Python are interpreted.
-An array that becomes a tensor is an input of the graph; a tensor that becomes an array is rebuilt from the graph's
-output, and only its layout is known meanwhile.
+Functions over arrays run while tracing, on stand-ins; with a tensor or a function among the arguments, those written in
+Python are interpreted.  An array that becomes a tensor is a graph input; a tensor that becomes an array, an output.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Rules for caches and locks of the standard library.   functools.cached_property, lru_cache, with lock: ...
 
-A cached_property takes a lock around the first read, which no other thread can contend while tracing: here the value is
-computed and stored without it.  A cache made inside the trace is used as it is.  An outside cache is read without using
-it, and each call is made again at write-back, so that hits, misses and the order of use are kept; a miss is
-interpreted, and its result handed over then.
-
-A lock that the program takes is taken by the residual, without waiting, before anything is read; guards are checked
-under it, and the residual releases at the end what the program released.  Where the lock is not free the call runs
-eagerly, and waits as it would.  Sections of one call run together: no other thread gets in between, and none can tell,
-as nothing in the call waits.
+A cached_property is computed without its lock.  An outside cache is read without using it, and each call is made again
+at write-back, so that hits, misses and the order of use are kept; a miss is interpreted, and its result handed over.
+A lock is taken by the residual, without waiting, before anything is read; guards are checked under it.  Where it is not
+free the call runs eagerly.
 """
 
 from __future__ import annotations
@@ -16,6 +11,7 @@ from __future__ import annotations
 import _thread
 import enum
 import functools
+import gc
 import re
 import types
 import weakref
@@ -25,18 +21,9 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.guards.guard import MISSING as ABSENT
 from stator.guards.guard import Kind, is_constant
 from stator.guards.lower import is_lookup_key
-from stator.heap.adopt.outside_caches import (
-    ABSENT,
-    has_room,
-    is_kept,
-    kept_or,
-    kept_result,
-    key_of,
-    same_key,
-    table_of,
-)
 from stator.heap.outside_changes import fingerprint
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
@@ -48,6 +35,95 @@ from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Key, Pinned, Source
+
+
+def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any]:
+    """The (key, result, type) triples of a bounded cache, the dict of either kind, the mark between args and kwargs.
+
+    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, and four more.
+    """
+    found = gc.get_referents(wrapper)
+    end = max(i for i, part in enumerate(found) if part is functools._CacheInfo)  # type: ignore[attr-defined]
+    links, (table, _, mark, element) = found[1:end - 4], found[end - 4:end]
+    if type(table) is not dict or len(links) % 3 or any(part is not element for part in links[2::3]):
+        raise TypeError("an lru_cache of an unknown build")
+    return links, table, mark
+
+
+def table_of(wrapper: object) -> dict[Any, Any]:
+    """The dict behind a cache, the same for as long as the wrapper lives: results, or links where it is bounded."""
+    return _parts(wrapper)[1]
+
+
+def key_of(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> Any:
+    """The key under which a call's result is kept."""
+    if not typed and not kwargs:
+        if len(args) == 1 and type(args[0]) in (str, int):
+            return args[0]
+        return args
+    key = args
+    if kwargs:
+        key = (*key, _parts(wrapper)[2], *(part for pair in kwargs.items() for part in pair))
+    if typed:
+        key = (*key, *map(type, args), *map(type, kwargs.values()))
+    return key
+
+
+def kept_result(wrapper: object, key: object) -> Any:
+    links, table, _ = _parts(wrapper)
+    if not links:
+        return table.get(_unasked(key), ABSENT)
+    if _unasked(key) not in table:
+        return ABSENT
+    for i in range(0, len(links), 3):
+        if same_key(links[i], key):
+            return links[i + 1]
+    return ABSENT
+
+
+def kept_or(wrapper: object, key: object, otherwise: object) -> Any:
+    found = kept_result(wrapper, key)
+    return otherwise if found is ABSENT else found
+
+
+def is_kept(wrapper: object, key: object) -> bool:
+    return _unasked(key) in table_of(wrapper)
+
+
+def has_room(wrapper: Any, count: int) -> bool:
+    """Whether `count` more results push nothing out."""
+    info = wrapper.cache_info()
+    return info.maxsize is None or info.currsize + count <= info.maxsize
+
+
+class _Sought:
+    """A key that is looked for: it compares itself with the keys of the table, so that theirs are not asked."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return same_key(self.key, other)
+
+
+def _unasked(key: object) -> object:
+    """A tuple's search would compare its items with those of another of the same hash."""
+    return _Sought(key) if type(key) is tuple else key
+
+
+def same_key(left: object, right: object) -> bool:
+    """Whether two keys are equal; nobody's `__eq__` is asked."""
+    if left is right:
+        return True
+    if type(left) is tuple and type(right) is tuple:
+        return len(left) == len(right) and all(map(same_key, left, right))
+    return is_constant(left) and is_constant(right) and left == right
+
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 LOCK: type = type(_thread.allocate_lock())
@@ -154,7 +230,7 @@ def guard_absent(vm: VM, wrapper: object, key: object) -> None:
     if is_lookup_key(key):
         vm.heap.guard(Pinned(table_of(wrapper)), Kind.ABSENT, key)
     else:
-        vm.heap.guard(CallOf(Pinned(is_kept), (Pinned(wrapper), Pinned(key))), Kind.FRESH_CALL, False)
+        vm.heap.guard_call(is_kept, False, Pinned(wrapper), Pinned(key))
 
 
 def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
@@ -172,7 +248,7 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any
     if fills:  # earlier results, and those of the trace, must still be there
         if not has_room(wrapper, len(fills)):
             raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
-        vm.heap.guard(CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills)))), Kind.FRESH_CALL, True)
+        vm.heap.guard_call(has_room, True, Pinned(wrapper), Pinned(len(fills)))
     for known, value in fills:
         if same_key(known, key):
             vm.effects.noted.append(replace(call, value=value))
@@ -206,9 +282,6 @@ def _hashable(vm: VM, value: object) -> Any:
 @rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
 def _bind_cache(vm: VM, wrapper: Any, obj: Any, owner: Any = None, /) -> Any:
     return wrapper if obj is None else types.MethodType(wrapper, obj)
-
-
-# ---------------------------------------------------------------------- locks
 
 
 @dataclass
@@ -271,7 +344,7 @@ def _release(vm: VM, callee: Any, lock: Any, /, *error: Any, **kwargs: Any) -> A
         raise Break("SB018", "the release of a lock that is not held")
     if state is None:
         source = vm.heap.source_of(lock)
-        vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+        vm.heap.guard_call(held_count, count, source)
         state = vm.locks.used[id(lock)] = LockState(lock, source, False, count, count)
         vm.heap.note_handled(lock)
     state.depth -= 1
@@ -286,6 +359,6 @@ def _is_held(vm: VM, callee: Any, lock: Any, /) -> bool:
     if state is not None:
         return state.depth > 0
     source, count = vm.heap.source_of(lock), held_count(lock)
-    vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+    vm.heap.guard_call(held_count, count, source)
     vm.locks.answers[source] = count
     return count > 0

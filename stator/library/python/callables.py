@@ -27,8 +27,6 @@ from stator.source import Pinned
 _SYMBOLS = {id(function): (symbol, number == 1) for symbol, functions in operators.BINARY.items()
             for number, function in enumerate(functions[:2])}
 
-# ---------------------------------------------------------------------- descriptors called by hand
-
 
 def require_target(vm: VM, getter: Any, descr: Any, obj: Any, owner: Any) -> None:
     """Raise CPython's own error for a descriptor of no object and no class."""
@@ -100,9 +98,6 @@ suspending_rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodTyp
     lambda vm, cont, function, /, *args, **kwargs: vm.call(function, args, kwargs, cont))
 suspending_rule(staticmethod.__call__)(
     lambda vm, cont, descr, /, *args, **kwargs: vm.call(descr.__func__, args, kwargs, cont))
-
-
-# ---------------------------------------------------------------------- operator and functools objects
 
 
 _SYMBOLS |= {id(functions[0]): (symbol, False) for table in (operators.COMPARE, operators.UNARY)

@@ -18,12 +18,10 @@ from typing import Any
 import typing_extensions
 
 from stator.breaks import Break
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.machine import is_own
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned
 
 
 def note_class(vm: VM, cls: type) -> Any:
@@ -59,7 +57,7 @@ def _get_ident(vm: VM) -> int:
     """`__repr__` helpers use the thread's number as a key of their own; for anyone else it is a guarded fact."""
     number = _thread.get_ident()
     if vm.running.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
-        vm.heap.guard(CallOf(Pinned(_thread.get_ident)), Kind.FRESH_CALL, number)
+        vm.heap.guard_call(_thread.get_ident, number)
     return number
 
 

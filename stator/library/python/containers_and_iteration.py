@@ -45,8 +45,6 @@ from stator.shapes.symbolic_values import SYMBOLIC
 _DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
             "__next__")
 
-# ---------------------------------------------------------------------- dicts, one key at a time
-
 
 @rule(dict.get, unasked=True)
 def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
@@ -152,9 +150,6 @@ def _release(vm: VM, callee: Any, view: Any, /, *error: Any) -> Any:
     if vm.heap.tracker_of(view) is not None:
         raise Break("SB006", "a memoryview from outside is released")
     return vm.native(callee, (view, *error))
-
-
-# ---------------------------------------------------------------------- iteration
 
 
 @suspending_rule(iter)
@@ -263,9 +258,6 @@ def _bool(vm: VM, /, *values: Any) -> Any:
     return operators.truth(vm, value) if symbol is None else symbol
 
 
-# ---------------------------------------------------------------------- generator methods
-
-
 def _body(vm: VM, generator: object) -> Any:
     body = vm.generators.of(generator)
     if body is None:
@@ -312,9 +304,6 @@ suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
-
-
-# ---------------------------------------------------------------------- exception groups, async generators
 
 
 @rule(BaseExceptionGroup.split, BaseExceptionGroup.subgroup, BaseExceptionGroup.derive)

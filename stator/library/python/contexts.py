@@ -5,9 +5,6 @@
     scale.reset(token)        ->  the set is forgotten, where it was the last one of this variable
     numpy.errstate()          ->  a break: C code reads numpy's variables, and would read them as before the trace
     Decimal(1) / Decimal(7)   ->  the quotient, under the guarded settings of the thread's decimal context
-
-Decimals are computed on a context of the trace with the user's settings; the residual raises the flags that were raised
-there.  Access to a decimal context itself (getcontext, localcontext) breaks.
 """
 
 from __future__ import annotations
@@ -106,9 +103,6 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
     return None
 
 
-# ---------------------------------------------------------------------- decimals
-
-
 @contextlib.contextmanager
 def own_context(vm: VM) -> Iterator[None]:
     """Compute decimals on a copy of the context: the flags of the original stay unchanged."""
@@ -123,7 +117,6 @@ def own_context(vm: VM) -> Iterator[None]:
 
 
 def raised_flags(vm: VM) -> tuple[Any, ...]:
-    """The signals that the trace met."""
     if vm.contexts.decimal is None:
         return ()
     return tuple(signal for signal, raised in vm.contexts.decimal.flags.items() if raised)

@@ -1,11 +1,8 @@
 """Rules for Python's introspection.   inspect.signature(f)  ->  a fresh Signature, guarded;  sys.getrecursionlimit()
 
-A signature of an outside function is its code, its defaults and its annotations: the code is guarded, the rest is
-handed out unread, in boxes.  Installed packages do not change while a process runs: their queries are answered without
-a guard (docs/decisions/0003-installed-packages.md).  sys._getframe() breaks in a caller that really calls: a frame that
-reads itself runs to its end natively; one that reads its caller needs that one natively too: two frames deep the whole
-call runs natively; deeper, the outermost frame calls natively, from a frame that looks like its own, and its callee is
-captured by itself.
+Of an outside function the code is guarded; defaults and annotations are handed out unread, in boxes.  Queries of
+installed packages have no guard (docs/decisions/0003-installed-packages.md).  sys._getframe() breaks in a caller that
+really calls: frames that are read run natively.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from stator.interp.objects.descriptors import load_module_attr
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.suspend import chain
 from stator.interp.vm import VM
-from stator.source import Attr, CallOf, DictOf, Key, Pinned
+from stator.source import Attr, DictOf, Key, Pinned
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PARAMETER = inspect.Parameter
@@ -179,13 +176,10 @@ rule(importlib.metadata.packages_distributions)(
     lambda vm: vm.native_unhooked(importlib.metadata.packages_distributions, ()))
 
 
-# ---------------------------------------------------------------------- modules, limits and frames
-
-
 @rule(sys.getrecursionlimit)
 def _recursion_limit(vm: VM) -> int:
     """The trace runs under a limit of its own; the program sees the user's."""
-    vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.progress.recursion_limit)
+    vm.heap.guard_call(sys.getrecursionlimit, vm.progress.recursion_limit)
     return vm.progress.recursion_limit
 
 

@@ -1,8 +1,7 @@
 """Rules for builtins that read attributes, identity and hashes.   getattr(obj, name), id(obj), hash(obj)
 
-hash() gives the number of the user's object, not that of its stand-in.  An object without a `__hash__` of its own
-hashes by its address: an outside one is guarded by identity; one made inside is another object in the residual, which
-hashes again where the number leaves the trace.
+hash() gives the number of the user's object.  An outside object that hashes by its address is guarded by identity; one
+made inside is hashed again in the residual where the number leaves the trace.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ _BY_MEMBERS = frozenset({tuple.__hash__, frozenset.__hash__})
 _BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType.__hash__,
                           types.MethodWrapperType.__hash__})
 _STAYING = (type, types.ModuleType, type(None))
-
-# ---------------------------------------------------------------------- attributes
 
 
 class OrDefault(Continuation):
@@ -253,9 +250,6 @@ def _id(vm: VM, value: Any, /) -> int:
     elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
         vm.identity.ids[number] = value
     return number
-
-
-# ---------------------------------------------------------------------- hashes
 
 
 class HashOf(Continuation):

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.breaks import Break
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp import noted_effects as noted
 from stator.interp.frame import Raised
 from stator.interp.noted_effects import frozen, joined, text_of
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned, Source
+from stator.source import Source
 
 _LOG_KEYWORDS = frozenset({"extra", "stacklevel", "exc_info", "stack_info"})
 _RECORD_NAMES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
@@ -117,9 +116,6 @@ def _enabled(self: Any, level: int) -> bool:
     return level >= self.getEffectiveLevel()
 
 
-# ---------------------------------------------------------------------- streams
-
-
 @dataclass(frozen=True)
 class Written:
     """Text or bytes written to an outside stream; None: the stream is flushed."""
@@ -167,7 +163,7 @@ def _note_write(vm: VM, stream: object, data: Any) -> None:
             fits = False
     if not fits:
         raise Break("SB006", f"write to a {type(stream).__name__} from outside")
-    vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
+    vm.heap.guard_call(takes_data, takes, source)
     vm.append_output(Written(source, data))
 
 
@@ -178,6 +174,6 @@ def _flush(vm: VM, callee: Any, stream: Any, /) -> Any:
     source, takes = vm.heap.source_of(stream), takes_data(stream)
     if takes is None:
         raise Break("SB006", f"flush of a {type(stream).__name__} from outside")
-    vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
+    vm.heap.guard_call(takes_data, takes, source)
     vm.append_output(Written(source, None))
     return None

@@ -1,14 +1,9 @@
 """Rules for random numbers of Python and numpy.   random.random()  ->  a number that is drawn when the residual runs
 
-A draw with plain arguments is made by the residual itself, before the graph, in the program's order and from the
-user's own stream; the trace knows its type and range only.  Arithmetic on it goes into the graph, a branch on it
-breaks.  An array that is drawn is an input of the graph.  choice(), sample() and shuffle() among numbers of one type
-give such numbers; among other things they break at that very call, and so does a read of a stream's state.
-
-A stream that is made inside, seeded or set to a state there draws the same numbers at every call: the trace has a real
-one, whose methods are interpreted or run natively (random.seed(5); random.choice(xs)  ->  the very item).  Where it
-stands in for one from outside, the residual sets that one to the state in which the program left it.  Under
-fullgraph=True a program that would break at a drawn number is captured again so: the state of the stream is guarded.
+A draw with plain arguments is made by the residual, before the graph, in the order of the program and from the user's
+stream; the trace knows its type and range.  A drawn array is an input of the graph.  choice(), sample() and shuffle()
+among numbers of one type give such numbers, and break among other things.  A stream that is made, seeded or set inside
+draws the same numbers at every call: the trace has a real one, whose state the residual writes back.
 """
 
 from __future__ import annotations
@@ -48,9 +43,6 @@ _OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Gener
 _WHOLE = [function for function in _OF_NUMPY if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
-# ---------------------------------------------------------------------- streams whose state the trace knows
-
-
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
     if id(stream) in vm.random.known:
@@ -61,7 +53,6 @@ def known_stream(vm: VM, stream: object) -> Any:
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
-    """A method of a stream that is known."""
     if type(known) is random.Random:
         if isinstance(function, types.FunctionType):
             return vm.push(vm.frame_for(function, (known, *args), kwargs), cont)
@@ -104,9 +95,6 @@ def _make_stream(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, code="SB013",
        detail="the state of a random stream")
-
-
-# ---------------------------------------------------------------------- draws of the residual
 
 
 @dataclass(frozen=True)
@@ -188,7 +176,6 @@ def draw_among(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> 
 
 
 def shuffled(stream: Any, values: list[Any]) -> list[Any]:
-    """A shuffled copy of a list."""
     values = list(values)
     random.Random.shuffle(stream, values)
     return values

@@ -12,7 +12,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.guards.guard import Kind
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.tracker import Box
 from stator.host.garbage_collection import request_collection
@@ -32,7 +31,7 @@ from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.library.python.class_makers import caller_module
 from stator.shapes.symbolic_values import SYMBOLIC, python_type, specialise
-from stator.source import CallOf, Pinned
+from stator.source import Pinned
 
 DEEPEST = 100  # levels of bases, and of tuples of classes, that are walked
 _PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
@@ -76,9 +75,6 @@ def require_shallow(depth: int) -> None:
     """Break at a depth at which CPython may raise RecursionError: that depends on the frames around the call."""
     if depth > DEEPEST:
         raise Break("SB011", f"classes nested {DEEPEST} levels deep in isinstance() or issubclass()")
-
-
-# ---------------------------------------------------------------------- types
 
 
 def is_any(vm: VM, check: Any, obj: Any, classes: Any, depth: int) -> bool:
@@ -363,15 +359,12 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
     return winner
 
 
-# ---------------------------------------------------------------------- abstract base classes
-
-
 def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     """Guard whether a class counts as a subclass of an abstract one, which it may be registered with later."""
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
     if is_a(seen, type) and cls not in ancestors(vm, seen) and id(cls) not in vm.fresh:
         reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
-        vm.heap.guard(CallOf(Pinned(reader), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
+        vm.heap.guard_call(reader, answer, Pinned(cls), Pinned(seen))
     return answer
 
 

@@ -1,11 +1,8 @@
 """Rules for the filters of warnings.   with catch_warnings(): simplefilter("ignore")  ->  effects, in their order
 
-Filters belong to the process.  A change of them is noted among the warnings and replayed with them, after the graph:
-each warning of the program meets the filters of its moment.  A filter that makes exceptions of warnings breaks.
-
-With `record=True` the program gets a list that the trace fills with WarningMessages.  The recorded warnings are known
-where a filter of the program decides; filters and warnings are replayed after the graph as well, for the registries of
-modules.  Operations that may warn as they run break; so does a stop of the trace before the manager is left.
+A change of filters is replayed among the warnings, after the graph: each warning meets the filters of its moment.  A
+filter that makes exceptions of warnings breaks.  With `record=True` the trace fills the list with WarningMessages where
+a filter of the program decides; operations that may warn as they run break.
 """
 
 from __future__ import annotations
@@ -24,14 +21,13 @@ import torch
 
 from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import muted, warnings_can_raise
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING
 from stator.interp.noted_effects import PlainCall, list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned, Source
+from stator.source import Source
 
 RECORDED = Strategy.RECORDED_WARNINGS
 
@@ -170,9 +166,6 @@ def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any])
         raise Break("SB006", f"{RECORDED}, beside {name}, which warns: {said[0].message}".splitlines()[0])
 
 
-# ---------------------------------------------------------------------- filters
-
-
 @dataclass(frozen=True)
 class FiltersKept:
     """A `catch_warnings` is entered, or left, which puts the filters of before back."""
@@ -211,7 +204,7 @@ def _change(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
         raise _refused("a filter makes exceptions of warnings")
     if callee is not warnings.resetwarnings and not _is_quiet(vm, args, kwargs):
         raise _refused("to others than plain ones that raise nothing")
-    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(warnings_can_raise, False)
     vm.warnings.changed = True
     if vm.warnings.recordings:
         vm.warnings.recordings[-1].change(callee, args, kwargs)
@@ -279,7 +272,7 @@ def _exit(vm: VM, self: Any, *exc_info: Any) -> None:
             raise _refused("a catch_warnings is left that was not entered")
         if saved_can_raise(tracker.original):
             raise _refused("a filter makes exceptions of warnings")
-        vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
+        vm.heap.guard_call(saved_can_raise, False, tracker.source)
     vm.warnings.changed = True
     note(vm, FiltersKept(manager, _CLOSE), False, warnings)
 
@@ -293,7 +286,7 @@ def _plain_manager(vm: VM, manager: object) -> Any:
         raise _refused("by a catch_warnings that does more than keep them")
     if warnings_can_raise():
         raise _refused("a filter makes exceptions of warnings")
-    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(warnings_can_raise, False)
     return manager
 
 

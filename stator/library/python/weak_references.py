@@ -1,8 +1,7 @@
 """Rules for weak references made inside the trace.   weakref.ref(obj)  ->  a real reference to the stand-in
 
-A stand-in lives as long as the trace, so a reference to one is never dead while tracing: where the program has let go
-of an object from outside, the user's own may be dead, and who asks breaks.  A callback of the
-program's own would run when an object of the trace dies, at a time that is not the program's: it breaks.
+A stand-in lives as long as the trace: where the program has let go of an outside object, to read the reference breaks.
+So does a callback of the program.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Rules for torch.autograd.Function.   F.apply(x, 2)  ->  its forward inlined, or one node
 
-Where no gradient can flow, `forward` is part of the trace, run without gradients as autograd runs it.  Where one can,
-forward and backward are interpreted once each, and one node runs both graphs.  Values that `backward` reads from `ctx`
-go from one graph to the other; tensors that either takes from outside its arguments are operands of the node.
-Where autograd itself must handle the function (`Unusual`), the nodes of `forward` are taken back and one node calls
+Where no gradient can flow, `forward` is part of the trace.  Where one can, forward and backward are interpreted once
+each, and one node runs both graphs.  Where autograd itself must handle the function (`Unusual`), one node calls
 `F.apply`.  Functions whose effects only a backward pass would show break.
 """
 
@@ -27,6 +25,7 @@ from stator.graph.record.recorder import Recorder
 from stator.graph.record.subgraph import Subgraph
 from stator.graph.state.torch_state import GRAD_MODE, without_grad
 from stator.guards.guard import is_constant
+from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import shares
@@ -82,8 +81,8 @@ def apply_graphs(name: str, outputs: int, constant: object, kept: object, places
                  backward: object, given: object, more: object, tensors: Sequence[Any]) -> Any:
     """The operation: two graphs as one autograd.Function of that name.
 
-    `forward(*given)` makes `outputs` results and more; those numbered in `constant` have no gradient, and those in
-    `kept` are saved for `backward`; `places` says which result of `backward` is the gradient of each of `tensors`.
+    `forward(*given)` makes `outputs` results and more: `constant` have no gradient, `kept` are saved for `backward`;
+    `places`: which result of `backward` is the gradient of each of `tensors`.
     """
     function = graph_function(name)
     return function.apply(outputs, constant, kept, places, forward, backward, given, more, *tensors)[:outputs]
@@ -347,7 +346,6 @@ def _without_history(vm: VM, application: Application, value: Any) -> Any:
 
 @functools.cache
 def apply_of(cls: Any) -> Any:
-    """The target of the node."""
     def apply(*args: Any) -> Any:
         return cls.apply(*args)
     apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
@@ -392,6 +390,8 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
 
 def guarded(vm: VM, value: object, name: str) -> Any:
     """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
+    if type(value) in SCALARS:  # of numpy: immutable, and guarded by its value where it comes from outside
+        return value
     known = is_a(value, enum.Enum) and is_outside(vm, value) or vm.is_constant_object(value) \
         or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh
     if not known:

@@ -1,11 +1,8 @@
 """Rules for hooks that autograd calls.   x.register_hook(f), with saved_tensors_hooks(pack, unpack): y = x.sin()
 
-An outside tensor gets its hook when the graph has run: only a later backward pass calls it.  A hook on a tensor of the
-graph is interpreted once, on a fake gradient, and one node registers its graph; with effects it breaks.
-
-Hooks on saved tensors run while a graph does.  `pack` is interpreted on fakes like those that autograd saves in the
-trace: without effects it does not matter when it runs, and a node pushes the user's own functions.  `unpack` belongs to
-the backward pass.  Everything else breaks where they are pushed; so does a stop of the trace before they are popped.
+An outside tensor gets its hook when the graph has run.  A hook on a tensor of the graph is interpreted once, on a fake
+gradient, and one node registers its graph; with effects it breaks.  `pack` of saved tensors is interpreted on fakes:
+without effects, a node pushes the user's own functions.  Everything else breaks.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
-from stator.source import CALL_TEXTS, CallOf, Pinned
+from stator.source import CALL_TEXTS
 
 HOOKS = Strategy.SAVED_TENSOR_HOOKS
 A: Any = torch._C._autograd
@@ -209,7 +206,7 @@ class HooksAround:
             if not any(type(each) is FakeTensor and each.requires_grad for each in pytree.tree_leaves(values)):
                 return
         self.disturbed = True
-        self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
+        self.vm.heap.guard_call(_core.saved_hooks_of_program, self.are_on)
         if self.are_on:
             raise Break("SB016", f"{HOOKS} around the call, beside changes that are still to be written back")
 
@@ -241,7 +238,7 @@ def why_disabled(vm: VM) -> str | None:
     """The message with which hooks are forbidden, guarded unless the program itself has set it."""
     message: str | None = A._saved_tensors_hooks_get_disabled_error_message()
     if not vm.torch_state.is_changed(SAVED_HOOKS):
-        vm.heap.guard(CallOf(Pinned(A._saved_tensors_hooks_get_disabled_error_message)), Kind.FRESH_CALL, message)
+        vm.heap.guard_call(A._saved_tensors_hooks_get_disabled_error_message, message)
     return message
 
 
@@ -252,7 +249,7 @@ rule(A._saved_tensors_hooks_get_disabled_error_message)(lambda vm: why_disabled(
 def _disable(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
-    vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
+    vm.heap.guard_call(saved_hooks_around, saved_hooks_around())
     if saved_hooks_around() or vm.autograd.pushed_hooks:
         raise Break("SB016", f"{HOOKS} are forbidden where there are some")
     vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
@@ -318,7 +315,6 @@ has_side_effect(register_graph)
 
 
 def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
-    """The node that registers what the hook computes."""
     what = "a hook on a tensor"
     grad = empty_like(fake)
     with without_grad(vm.torch_state):

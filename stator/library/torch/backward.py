@@ -1,9 +1,7 @@
 """Rules for backward().   loss.backward()  ->  one node for the gradients of the leaves behind it, and `.grad` set
 
-In: losses whose whole history is in the graph.  Out: a node that calls torch.autograd.grad, and the accumulation of its
-results as AccumulateGrad of torch does it.  A leaf without a gradient gets the new one, which the residual assigns: as
-it is, or a copy that is laid out as the leaf where others have that tensor too.  To an existing one it is added in
-place.
+Losses must have their whole history in the graph.  A leaf without a gradient gets the new one, or a copy laid out as
+the leaf where others have that tensor too; to an existing one it is added in place.
 """
 
 from __future__ import annotations
@@ -150,11 +148,7 @@ def copy_laid_out_as(vm: VM, grad: FakeTensor, leaf: FakeTensor) -> Any:
 
 
 def detach_consumed(vm: VM, outputs: list[Any]) -> None:
-    """Detach results of which a second backward pass would raise, so that no compiler differentiates them.
-
-    The engine has freed the histories of the fakes as it does in eager.  Behind the graph each gets a history that
-    raises (backends/autograd_histories).
-    """
+    """Detach results of which a second backward pass would raise; behind the graph each gets a history that raises."""
     if not vm.autograd.consumes or vm.recorder.backend.in_order:
         return
     for place, output in enumerate(outputs):

@@ -1,8 +1,7 @@
 """Rules for torch.utils.checkpoint.   checkpoint(f, x, use_reentrant=False)  ->  f(x), its nodes to be recomputed
 
-The marks are those AOTAutograd's partitioner knows: what they are on is computed again in the backward pass.  With
-contexts of its own (a selective policy) `f` becomes an inner graph and one node, as policies are asked about the
-operators that a compiler finds below it.
+Nodes get the marks of AOTAutograd's partitioner.  With contexts of its own (a selective policy) `f` becomes an inner
+graph and one node.
 """
 
 from __future__ import annotations

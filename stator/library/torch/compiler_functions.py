@@ -1,8 +1,7 @@
 """Rules for functions that query or steer a compiler.   torch.compiler.is_compiling(), torch.compile(f), skip_frame()
 
-A function that compiles others (`makes_compiled` registers it) is called for real, so that the program sees the type
-and the attributes of the compiled function; a call of that is part of the trace.  The residual makes it again where it
-outlives the call.
+A function that compiles others (`makes_compiled`) is called for real; a call of its result is part of the trace.  The
+residual makes it again where it outlives the call.
 """
 
 from __future__ import annotations

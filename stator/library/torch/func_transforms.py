@@ -1,10 +1,8 @@
 """Rules for torch.func.   grad(f)(x), vjp(f, x), vmap(f)(x, y)  ->  one node that differentiates or maps a graph of f
 
-`f` is interpreted once, on fakes of its arguments (for vmap: of one slice of each mapped input), into a graph of its
-own; the node hands that graph to torch.func.  Tensors of the surrounding program that `f` uses are handed in.  jacrev,
-jacfwd and hessian are Python over these, and are interpreted; the function that vjp returns runs the graph again when
-it is called.  Where torch's rules for transforms refuse symbolic numbers, these are specialised; where they fail on
-symbolic sizes, that may be no error of the program: it breaks.
+`f` is interpreted once, on fakes of its arguments (for vmap: of one slice), into a graph of its own that the node hands
+to torch.func.  jacrev, jacfwd and hessian are interpreted.  Where torch's rules for transforms refuse symbolic numbers,
+these are specialised; where they fail on symbolic sizes, it breaks.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Rules for autograd: torch.autograd.grad, forward mode, parameters, full backward hooks of modules.
 
     g, = torch.autograd.grad(y.sum(), x)        ->  one node, whose results are new fakes
-    with dual_level(): make_dual(x, t) ...      ->  nodes; the trace enters the level for real
+    with dual_level(): make_dual(x, t) ...      ->  nodes; the trace enters the level for real, and must leave it
     nn.Parameter(t), full backward hooks        ->  nodes at which compilers cut (graph/analysis/autograd_boundaries)
 
-torch.autograd.grad needs outputs whose whole history is in the graph: every outside tensor behind them is a leaf.  The
-engine runs on the fakes, which have the same history, to find which gradients there are; its errors are breaks.  A dual
-level must be left in the trace that entered it: a stop before that turns this strategy off, and entering breaks.
-Backward hooks run in the program's backward pass: they are the user's own functions, guarded by identity.
+torch.autograd.grad needs outputs whose whole history is in the graph.  The engine runs on the fakes to find which
+gradients there are; its errors are breaks.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned
 
 _WHAT = "torch.autograd.grad inside captured code"
 FORWARD = Strategy.FORWARD_MODE
@@ -95,7 +92,7 @@ def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...]) -> None:
         raise Break("SB016", f"{what}, in anomaly mode")
     if any(note.kept for note in vm.tensors.data.values()):
         raise Break("SB016", f"{what}, after an assignment to Tensor.data of a saved tensor")
-    vm.heap.guard(CallOf(Pinned(torch.is_anomaly_enabled)), Kind.FRESH_CALL, False)
+    vm.heap.guard_call(torch.is_anomaly_enabled, False)
 
 
 def tensors_of(vm: VM, what: str, value: object, or_none: bool = False) -> list[Any]:
@@ -132,7 +129,7 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
     if not _core.plain_leaves(*[tracker.original for tracker in trackers]):
         raise Break("SB016", f"{what}, which calls a hook")
     sources = tuple(tracker.source for tracker in trackers)
-    vm.heap.guard(CallOf(Pinned(_core.plain_leaves), sources), Kind.FRESH_CALL, True)
+    vm.heap.guard_call(_core.plain_leaves, True, *sources)
     return leaves
 
 

@@ -1,8 +1,7 @@
 """Rules for torch's operators that take functions.   torch.cond, while_loop, scan, map, associative_scan
 
-Each function is interpreted once, into a graph of its own; tensors of the surrounding program that it uses are handed
-in.  Out: one node that takes the inner graphs.  A function that changes anything outside breaks the graph, as does one
-whose results the operator does not accept; eager then says what is wrong with it.
+Each function is interpreted once, into a graph of its own, which one node takes.  A function that changes anything
+outside breaks the graph, as does one whose results the operator does not accept.
 """
 
 from __future__ import annotations

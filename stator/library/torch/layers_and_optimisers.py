@@ -1,13 +1,10 @@
 """Rules for recurrent layers and for torch's optimisers.
 
-    lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph
+    lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph (docs/training.md)
     torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
     _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
     torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
     torch._fused_adamw_(parameters, ...)        ->  one node, at which compilers cut the graph
-
-AOTAutograd takes a recurrent layer apart step by step, which takes minutes to compile and draws other numbers for a
-dropout.  So the call is an autograd boundary (docs/training.md); a user-defined compiler gets layers one by one.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import code_rule, rule
 from stator.interp.vm import VM
+from stator.library.torch.packed_sequences import is_packed, packed_layer
 
 C: Any = torch._C
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
@@ -34,6 +32,8 @@ RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 @rule(*RECURRENT)
 def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
+    if is_packed(args):
+        return packed_layer(vm, callee, args)
     given = dict(zip(NAMES, args, strict=False)) | kwargs
     dropped = set(given) == set(NAMES) and is_dropped_between(given)
     if can_be_cut(vm):

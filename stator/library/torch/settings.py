@@ -1,9 +1,7 @@
 """Rules for torch's settings and devices: grad mode, autocast, defaults, determinism, attention kernels.
 
-A change is recorded in the graph and made for real while tracing (see graph/state/torch_state); a reader of a setting
-that the entry does not guard anyway is guarded by its own answer.  A default device is played by the recorder, and set
-for real by the residual.  Capabilities of a device never change while the process lives; the number of devices and the
-current one are guarded.  A change of the current device, waiting for a device and streams break.
+A change is recorded in the graph and made for real while tracing (graph/state/torch_state); a reader is guarded by its
+answer.  The recorder acts as the default device, and the residual sets it.  Changes of the current device break.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from stator.breaks import Break, Strategy
 from stator.graph.state import torch_state
-from stator.guards.guard import Kind, is_constant
+from stator.guards.guard import is_constant
 from stator.interp.calls.torch_arguments import guard_answer
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS, NativeClass
 from stator.native.rows_packages import SETTING
-from stator.source import CallOf, Pinned
+from stator.source import Pinned
 
 C: Any = torch._C
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})
@@ -98,8 +96,7 @@ def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
         if type(answer) is list and is_constant(tuple(answer)):
             guard_answer(vm, callee, answer)
         elif is_constant(answer):
-            source = CallOf(Pinned(callee), tuple(Pinned(arg) for arg in args))
-            vm.heap.guard(source, Kind.FRESH_CALL, answer)
+            vm.heap.guard_call(callee, answer, *(Pinned(arg) for arg in args))
         else:
             raise Break("SB001", f"{callee.__name__} answers a {type(answer).__name__}")
     return answer
@@ -109,7 +106,7 @@ def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _is_checkpoint_valid(vm: VM, engine: Any, /) -> bool:
     """Whether the backward pass around the call, if there is one, goes to all leaves."""
     answer = torch.autograd._is_checkpoint_valid()
-    vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
+    vm.heap.guard_call(torch.autograd._is_checkpoint_valid, answer)
     return answer
 
 
@@ -199,7 +196,7 @@ def _set_default_device(vm: VM, device: Any) -> None:
             raise Break("SB006", f"torch.set_default_device of {device}, which is no device") from None
         raise Raised(error) from None
     if not state.default_device:
-        vm.heap.guard(CallOf(Pinned(torch_state.process_device)), Kind.FRESH_CALL, now)
+        vm.heap.guard_call(torch_state.process_device, now)
     state.default_device = (wanted,)
     state.devices = [] if wanted is None else [wanted]
     state.devices_at_start = len(state.devices)
@@ -215,7 +212,7 @@ def _set_deterministic(vm: VM, mode: object, warn_only: object, of_inductor: boo
 def _use_deterministic(vm: VM, mode: Any, *, warn_only: Any = False) -> None:
     importlib.import_module("torch._inductor.config")  # as torch does
     if not vm.torch_state.is_changed(torch_state.DETERMINISM):  # no guard covers Inductor's part
-        vm.heap.guard(CallOf(Pinned(torch_state.determinism)), Kind.FRESH_CALL, torch_state.determinism())
+        vm.heap.guard_call(torch_state.determinism, torch_state.determinism())
     _set_deterministic(vm, mode, warn_only, mode)
 
 
@@ -246,7 +243,7 @@ def _answer(function: Any, *args: Any, **kwargs: Any) -> Any:
 @rule(torch.cuda.device_count)
 def _device_count(vm: VM) -> int:
     count = _answer(torch.cuda.device_count)
-    vm.heap.guard(CallOf(Pinned(torch.cuda.device_count)), Kind.FRESH_CALL, count)
+    vm.heap.guard_call(torch.cuda.device_count, count)
     return count
 
 
@@ -258,7 +255,7 @@ def _ask(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
         raise Break("SB013", f"torch.cuda.{callee.__name__} before any tensor was on a GPU")
     named = (*args, *kwargs.values())
     if not named or named[0] is None:
-        vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, torch.cuda.current_device())
+        vm.heap.guard_call(torch.cuda.current_device, torch.cuda.current_device())
     return _answer(callee, *args, **kwargs)
 
 
@@ -268,5 +265,5 @@ def _switch_device(vm: VM, callee: Any, device: Any, /) -> Any:
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     if current is None or device != current:
         raise Break("SB006", f"another CUDA device than {current} becomes the current one")
-    vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, current)
+    vm.heap.guard_call(torch.cuda.current_device, current)
     return None if callee.__name__ == "_cuda_setDevice" else current

@@ -1,8 +1,6 @@
 """Rules for tensor subclasses and TorchFunctionModes.   x.as_subclass(C)  ->  a fake that the program sees as a C
 
-In: functions that make, unmake and query subclasses whose objects are plain tensors to torch's dispatcher.  The default
-`__torch_function__` is done here; any other is interpreted.  The stack of modes is the interpreter's own; torch's is
-left alone.  A default device, which torch keeps as a mode at the bottom of its stack, is played by the recorder.
+The default `__torch_function__` is done here; any other is interpreted.  The stack of modes is the interpreter's own.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from torch.overrides import TorchFunctionMode, get_default_nowrap_functions
 
 from stator.breaks import Break, Strategy
 from stator.graph.metadata.input_layouts import acts_above_dispatch
-from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.calls import function_modes
 from stator.interp.lookup import ancestors, mro_of
@@ -24,7 +21,7 @@ from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
 from stator.interp.torch_function_protocol import DEFAULT, DISABLED
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned
+from stator.source import Pinned
 
 C: Any = torch._C
 _TensorBase: Any = torch._C.TensorBase
@@ -40,7 +37,7 @@ def note_class(vm: VM, fake: FakeTensor, cls: type) -> Any:
     if cls is not torch.Tensor:
         vm.recorder.classes[id(fake)] = cls
         if id(cls) not in vm.fresh:
-            vm.heap.guard(CallOf(Pinned(acts_above_dispatch), (Pinned(cls),)), Kind.FRESH_CALL, True)
+            vm.heap.guard_call(acts_above_dispatch, True, Pinned(cls))
     return fake
 
 

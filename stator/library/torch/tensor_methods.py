@@ -1,8 +1,7 @@
 """Rules for methods and constructors of Tensor that are no computation: flags, storages, old constructors, copies.
 
-copy.deepcopy(w) is w.detach().clone(), copy.copy(x) is x.data.  A deep copy has a storage of its own, as long as the
-original's, and two views of one storage stay two views of one.  A clone gives the same for a tensor that fills its own
-storage; of any other, and of a leaf that requires grad, CPython makes the copy (see interp/tensors/tensor_copies).
+copy.deepcopy(w) is w.detach().clone() for a tensor that fills its own storage; of others, and of a leaf that requires
+grad, CPython makes the copy (see interp/tensors/tensor_copies).  copy.copy(x) is x.data.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import retain_gradient
 from stator.graph.metadata.propagation import ExactNeeded
-from stator.guards.guard import Kind
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import from_array
@@ -37,7 +35,6 @@ from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.library.torch.gradients import require_plain
 from stator.shapes.symbolic_values import SYMBOLIC
-from stator.source import CallOf, Pinned
 
 _TensorBase: Any = torch._C.TensorBase
 
@@ -204,7 +201,7 @@ def _reader_of_coalescing(vm: VM, callee: Any, fake: Any, /) -> Any:
         if tracker is None or vm.recorder.version_of(fake):
             raise Break("SB004", "whether a sparse tensor is coalesced")
         answer = _TensorBase.is_coalesced(tracker.original)
-        vm.heap.guard(CallOf(Pinned(_TensorBase.is_coalesced), (tracker.source,)), Kind.FRESH_CALL, answer)
+        vm.heap.guard_call(_TensorBase.is_coalesced, answer, tracker.source)
     return vm.torch_call(callee, (fake,), {}, asked=True)
 
 
@@ -283,7 +280,7 @@ def _copy(vm: VM, x: Any) -> Any:
     vm.recorder.refuse_tangents("copy.copy of a tensor")
     tracker = vm.heap.by_standin.get(id(x))
     if tracker is not None:
-        vm.heap.guard(CallOf(Pinned(is_bare), (tracker.source,)), Kind.FRESH_CALL, is_bare(tracker.original))
+        vm.heap.guard_call(is_bare, is_bare(tracker.original), tracker.source)
     with torch._C.DisableTorchFunction():
         plain = not x.requires_grad and x.layout is torch.strided and not x.is_quantized \
             and not x.is_conj() and not x.is_neg()
@@ -339,7 +336,7 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
         wants_grad = fake.requires_grad
     if tracker is not None and plain:
         plain = is_copied_by_clone(tracker.original)
-        vm.heap.guard(CallOf(Pinned(is_copied_by_clone), (tracker.source,)), Kind.FRESH_CALL, plain)
+        vm.heap.guard_call(is_copied_by_clone, plain, tracker.source)
     if tracker is not None and (wants_grad or not plain):
         tensor = tracker.original
         with torch._C.DisableTorchFunction():  # a copy takes a gradient and attributes along, unknown to the trace

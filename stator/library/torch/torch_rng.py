@@ -1,8 +1,7 @@
 """Rules for torch's random streams.   torch.manual_seed(0); torch.rand(4, generator=g)  ->  nodes, in their order
 
-Where the backend runs the graph as it is, seeding a stream and reading or setting its state are nodes among those that
-draw from it; a Generator from outside is an input of the graph, one made inside is made by a node.  Compilers reorder
-what they compile and know no generators: there each of these is a break.
+A Generator from outside is an input of the graph, one made inside is made by a node.  Compilers reorder operations and
+know no generators: there each of these is a break.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ def _manual_seed(vm: VM, seed: Any) -> Any:
 
 
 def require_seed(seed: Any) -> Any:
-    """The seed, a number that eager takes."""
     if type(seed) is torch.SymInt or type(seed) is int and -1 << 63 <= seed < 1 << 64:
         return seed
     raise Break("SB013", f"{RANDOM_STREAM}, seeded with something else than a number")

@@ -16,6 +16,7 @@ function el(tag, attributes, ...children) {
 }
 const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 function seconds(value) {
+  if (!value) return "0 s";
   if (value >= 1) return `${value.toFixed(2)} s`;
   return value >= 1e-3 ? `${(value * 1e3).toFixed(1)} ms` : `${(value * 1e6).toFixed(1)} us`;
 }
@@ -91,7 +92,7 @@ const sections = {
     const found = [el("div", {class: "tiles"},
       tile(String(sum.graphs), "graphs", "graphs"), tile(String(data.breaks.length), "breaking lines", "breaks"),
       tile(String(data.recompiles.length), "recompiles", "recompiles"),
-      tile(String(sum.eager), "eager calls", "eager"), tile(String(sum.guards), "guards", "guards"),
+      tile(String(sum.eager), "eager calls", "eager"), tile(sum.guards.toLocaleString("en"), "guards", "guards"),
       tile(seconds(sum.capture), "to capture", "timeline"), tile(seconds(sum.backend), "of it in backends", "timeline"),
       tile(seconds(sum.price), "added by breaks", "breaks"), tile(seconds(sum.again), "in recompiles", "recompiles"),
       tile(seconds(sum.eagerly), "in eager calls", "eager"))];

@@ -17,7 +17,7 @@ from stator import api  # noqa: E402 (the pipeline has to exist first)
 
 @dataclasses.dataclass
 class RecordingPipeline:
-    """What the API asked of the pipeline, in order."""
+    """Record the calls of the API to the pipeline, in order."""
 
     made: list[tuple[Callable[..., Any], Any]] = dataclasses.field(default_factory=list)
     called: list[Callable[..., Any]] = dataclasses.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What was compiled before, inside code that is being compiled: functions, methods and modules are part of the trace."""
+"""Compiled functions, methods and modules inside code that is being compiled are part of the trace."""
 
 from __future__ import annotations
 

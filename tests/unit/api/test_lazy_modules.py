@@ -20,7 +20,7 @@ class Net(torch.nn.Module):
 
 
 def graphs_of(function: Any, *args: Any) -> tuple[Any, int, int]:
-    """What a call gives, and how many graphs and breaks it makes."""
+    """The result of a call, and how many graphs and breaks it makes."""
     with events.record() as log:
         value = function(*args)
     return (value, sum(isinstance(event, events.BackendCompiled) for event in log),

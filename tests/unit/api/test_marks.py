@@ -1,4 +1,4 @@
-"""What users tell Stator about their functions, and what the interpreter reads of it."""
+"""Marks of users on their functions, and how the interpreter reads them."""
 
 import gc
 import weakref

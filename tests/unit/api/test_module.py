@@ -117,7 +117,7 @@ def test_containers(recording):
 
 
 def test_items_of_containers_are_the_originals(recording):
-    """What Python looks up on the class: items, membership, truth."""
+    """Python looks these up on the class: items, membership, truth."""
     layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     made = stator.compile(layers, backend="eager")
     made[1] = torch.nn.Tanh()

@@ -1,4 +1,4 @@
-"""What an audit calls a difference, and how it says so."""
+"""Differences that an audit reports, and their text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def program(x: Any) -> Any:
 
 
 def differences(backend: Any, x: torch.Tensor) -> list[tuple[str, str]]:
-    """What one audited call is told to differ in."""
+    """Differences that one audited call reports."""
     compiled = stator.compile(program, backend=backend, options={"audit": 1})
     with events.record() as log, warnings.catch_warnings():
         warnings.simplefilter("ignore")

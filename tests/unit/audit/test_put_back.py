@@ -1,4 +1,4 @@
-"""What an audited call changes is changed once: the eager run beside it is taken back, whatever it has changed."""
+"""Changes of an audited call are made once: the eager run beside it is undone, whatever it has changed."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_which_settings_record(settings: dict[str, object], records: bool) -> No
 
 @pytest.mark.shares_entries
 def test_places_that_record_share_nothing() -> None:
-    """What is recorded is for the addresses of one module."""
+    """A recording is for the addresses of one module."""
     made = []
     for _ in range(2):
         compiled = stator.compile(program, backend="cudagraphs")

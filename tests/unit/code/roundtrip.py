@@ -49,7 +49,7 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def differences(code: CodeType, counts: Counter[str]) -> list[str]:
-    """What is wrong with the round trip of one code object."""
+    """Differences after the round trip of one code object."""
     unit = decoder.decode(code)
     again = encoder.encode_parts(unit.code, unit.instructions, unit.exception_table)
     wrong = [

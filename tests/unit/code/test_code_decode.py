@@ -1,4 +1,4 @@
-"""What decode says an instruction means."""
+"""The meaning of decoded instructions."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Recorder:
 
 
 def drive(namespace: dict[str, Any]) -> list[Any]:
-    """What the program's functions do, as plain values."""
+    """The results of the program's functions, as plain values."""
     results: list[Any] = [namespace["loop"](n) for n in (0, 1, 40)]
     results += [namespace["guarded"](x) for x in (0, 3, 5)]
     generator = namespace["generate"](2)

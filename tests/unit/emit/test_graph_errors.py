@@ -190,7 +190,7 @@ def test_a_check_after_a_write_to_much_memory_speaks_in_the_programs_words(monke
 
 
 def test_an_error_after_a_write_that_autograd_has_seen() -> None:
-    """What the graph made of the input's history cannot be taken back; it is not made twice either."""
+    """The history that the graph gave to the input cannot be undone; it is not made twice either."""
     def program(x: Any, index: Any) -> Any:
         x.mul_(2)
         return x[index]

@@ -1,4 +1,4 @@
-"""What a resume point knows from before the break: it is compiled once, where it would have to learn by missing."""
+"""Facts that a resume point inherits from before the break: it is compiled once, without learning by misses."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import stator
-from tests.comparison import call, same_as_eager
+from tests.comparison import GraphCounter, call, same_as_eager
 
 
 def t() -> torch.Tensor:
@@ -237,3 +237,32 @@ def test_attributes_of_exceptions_survive() -> None:
     assert (os_error.errno, os_error.strerror, str(os_error)) == (2, "no", "[Errno 2] no")
     assert (unicode_error.start, unicode_error.reason) == (0, "why")
     assert (stop.value, leave.code) == (4, 3)
+
+
+@stator.disable
+def uncaptured(x: Any) -> Any:
+    return x + 1
+
+
+class Backwards(collections.OrderedDict):  # type: ignore[type-arg]
+    def values(self) -> Any:
+        return super().values()
+
+
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict, Backwards])
+def test_views_of_a_dict_live_over_a_break(cls: Any) -> None:
+    def f(given: Any) -> Any:
+        made = cls(given)
+        values, keys, items = made.values(), made.keys(), made.items()
+        x = uncaptured(given["a"])
+        made["b"] = x * 2
+        return sum(values) + x, list(keys), len(items), values, type(values)
+
+    counter = GraphCounter("eager")
+    compiled = stator.compile(f, backend=counter.backend)
+    for scale in (1.0, 2.0):
+        given = {"a": torch.ones(2) * scale}
+        found, expected = compiled(given), f(given)
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1:3] == expected[1:3] and found[4] is expected[4] and type(found[3]) is type(expected[3])
+        torch.testing.assert_close(list(found[3]), list(expected[3]))

@@ -147,13 +147,13 @@ def test_it_binds_as_a_method() -> None:
 
 def test_it_looks_like_what_it_wraps() -> None:
     def documented(a: int, b: str = "x") -> None:
-        """What it does."""
+        """A docstring."""
 
     entry = functools.update_wrapper(CompiledFunction(documented, never), documented)
     assert (
         entry.__wrapped__ is documented
         and entry.__name__ == "documented"
-        and entry.__doc__ == "What it does."
+        and entry.__doc__ == "A docstring."
     )
     assert str(inspect.signature(entry)) == str(inspect.signature(documented))
     entry.note = 1

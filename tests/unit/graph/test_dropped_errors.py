@@ -1,4 +1,4 @@
-"""What nobody uses is computed where it may fail: a compiler would drop it, and its error."""
+"""Unused results are computed where they may fail: a compiler would drop them, and their error."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_sizes_read_after_a_change_of_layout() -> None:
 
 
 def test_an_input_that_gets_other_memory() -> None:
-    """What it was given lay behind the end of the memory that it has by the end."""
+    """The given part lay behind the end of the memory that the input has by the end."""
     def fn(x, y):
         x.set_(y.clone())
         return x + 1

@@ -1,4 +1,4 @@
-"""What autograd does with a graph that a compiler would do otherwise: such graphs are run as they are, and no others."""
+"""Graphs that autograd and a compiler treat differently are run as they are, and no others."""
 
 from __future__ import annotations
 

@@ -69,7 +69,16 @@ def linear(rng: random.Random) -> Case:
     wide, narrow = extent(rng), extent(rng)
     x = tensor(rng, (*[extent(rng) for _ in range(rng.randrange(4))], narrow))
     bias = (tensor(rng, (wide,)),) if rng.random() < 0.5 else () if rng.random() < 0.5 else (None,)
-    return F.linear, (x, tensor(rng, (wide, narrow if rng.random() < 0.95 else 7)), *bias), {}
+    weight = tensor(rng, (wide, narrow if rng.random() < 0.95 else 7))
+    if rng.random() < 0.3:
+        return F.linear, (x,), {"weight": weight, **({"bias": bias[0]} if bias else {})}
+    return F.linear, (x, weight, *bias), {}
+
+
+def interpolate(rng: random.Random) -> Case:
+    dims, mode = rng.choice(((1, "linear"), (2, "bilinear"), (2, "bicubic"), (1, "nearest"), (2, "nearest"), (2, "area")))
+    to = rng.choice(({"size": 4}, {"size": [3] * dims}, {"scale_factor": 2.0}))
+    return F.interpolate, (tensor(rng, tuple(rng.choice((1, 2, 3, 5)) for _ in range(dims + 2))),), {**to, "mode": mode}
 
 
 def convolution(rng: random.Random) -> Case:
@@ -104,6 +113,8 @@ def group_norm(rng: random.Random) -> Case:
 
 def embedding(rng: random.Random) -> Case:
     index = torch.zeros([extent(rng) for _ in range(rng.randrange(4))], dtype=rng.choice((torch.int64, torch.int32)))
+    index = index.transpose(0, -1) if index.dim() > 1 and rng.random() < 0.2 else index
+    index = index.expand(2, *index.shape) if rng.random() < 0.2 else index
     rest = (rng.choice((None, 0, -1)), rng.choice((None, None, 1.0)), 2.0, rng.random() < 0.1, rng.random() < 0.1)
     return F.embedding, (index, tensor(rng, (5, extent(rng))), *rest[:rng.randrange(6)]), {}
 
@@ -116,6 +127,8 @@ def cat(rng: random.Random) -> Case:
         each = list(size)
         each[dim] = extent(rng)
         parts.append(tensor(rng, tuple(each)))
+    if rng.random() < 0.2:
+        parts[0] = torch.tensor([])
     parts = parts if rng.random() < 0.8 else tuple(parts)  # type: ignore[assignment]
     return torch.cat, (parts,) if dim == 0 else (parts, dim), {} if rng.random() < 0.5 or dim else {"dim": 0}
 
@@ -236,7 +249,8 @@ _SPECIAL: dict[int, Callable[[random.Random], Case]] = {
     id(F.linear): linear, id(torch.conv1d): convolution, id(torch.conv2d): convolution, id(torch.conv3d): convolution,
     id(F.layer_norm): layer_norm, id(F.group_norm): group_norm, id(F.embedding): embedding, id(torch.cat): cat,
     id(F.batch_norm): batch_norm, id(torch.functional.einsum): einsum, id(F.pad): pad, id(torch._C._nn.pad): pad,
-    id(F.scaled_dot_product_attention): attention,
+    id(F.scaled_dot_product_attention): attention, id(F.interpolate): interpolate,
+    id(torch.tensor): lambda rng: (torch.tensor, ([],), rng.choice(({}, {"dtype": torch.int64}, {"device": "cpu"}))),
     **{id(each): choice_of(each) for each in (torch.where, torch.Tensor.where)},
     id(torch.stack): lambda rng: (torch.stack, ([tensor(rng, (2, 3)), tensor(rng, (2, 3))], rng.choice((0, 1, -1))), {}),
     **{id(each): constructor(each) for each in (torch.arange, torch.zeros, torch.ones, torch.full)},
@@ -254,7 +268,7 @@ def maker(function: Any) -> Callable[[random.Random], Case]:
         views = view(function, *_ARGUMENTS[name])
         return lambda rng: (picked if rng.random() < 0.5 else views)(rng)
     if name in ("gather", "index_select", "masked_fill"):
-        last = {"gather": (0, torch.zeros(1, 2, dtype=torch.int64)), "index_select": (1, torch.zeros(2, dtype=torch.int64)),
+        last = {"gather": (0, torch.zeros(1, 1, dtype=torch.int64).expand(1, 2)), "index_select": (1, torch.zeros(2, dtype=torch.int64)),
                 "masked_fill": (torch.ones(2, 1, dtype=torch.bool), 0.5)}[name]
         return lambda rng: (function, (tensor(rng, (2, 3)), *last), {})
     if name in _ARGUMENTS:
@@ -336,6 +350,7 @@ def test_what_no_rule_is_sure_of() -> None:
     assert asked(operator.getitem, x, torch.tensor(1)) is None and asked(operator.getitem, x, x > 0) is None
     assert asked(operator.add, x, torch.ones(4)) is None
     assert asked(F.linear, x, torch.ones(5, 4)) is None
+    assert asked(torch.tensor, [1]) is None and asked(torch.tensor, x) is None
     assert asked(F.embedding, torch.zeros(2, dtype=torch.int64), x, None, 1.0) is None  # writes to its weights
     assert asked(torch.Tensor.expand, x, mode.from_tensor(torch.tensor(2)), 3) is None
     assert asked(torch.Tensor.contiguous, x) == (ARGUMENT, 0)

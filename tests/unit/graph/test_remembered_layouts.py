@@ -1,4 +1,4 @@
-"""What was found out about an operation serves the next one like it, and no other."""
+"""Facts learned about an operation serve the next one like it, and no other."""
 
 from __future__ import annotations
 

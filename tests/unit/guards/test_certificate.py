@@ -1,4 +1,4 @@
-"""What a call proved is proven again by comparing memory: every way to change it between calls must be seen."""
+"""Proofs of a call are checked again by comparing memory: every way to change it between calls must be seen."""
 
 import gc
 import threading
@@ -241,7 +241,7 @@ def test_a_failed_try_spoils_nothing() -> None:
 
 
 def test_dead_objects_are_never_read() -> None:
-    """What was proven last time may be gone: each place is read only when its owner has been proven alive."""
+    """Objects proven last time may be gone: each place is read only when its owner has been proven alive."""
     holder = make()
     compiled = program(facts(holder), [of("weight")], nargs=1)
     for _ in range(200):

@@ -70,7 +70,7 @@ def test_contents_stay_facts_where_breaks_are_errors() -> None:
 
 
 def test_another_type_at_the_place_of_a_scalar() -> None:
-    """What is learned from a failed guard asks no object of the program anything."""
+    """Learning from a failed guard runs no code of the program's objects."""
     class Number:
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"asked for {name}")

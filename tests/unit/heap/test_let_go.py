@@ -1,4 +1,4 @@
-"""What a trace has worked out about the program's objects does not keep them alive."""
+"""Memos of a trace about the program's objects do not keep them alive."""
 
 from __future__ import annotations
 

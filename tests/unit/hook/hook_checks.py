@@ -1,4 +1,4 @@
-"""What docs/hook.md promises about frames, one check each.   hook module  ->  AssertionError or nothing
+"""Promises of docs/hook.md about frames, one check each.   hook module  ->  AssertionError or nothing
 
 Every function named check_* takes the loaded extension. No torch, no pytest: standalone.py runs them on each
 interpreter, test_hook.py under pytest.

@@ -1,4 +1,4 @@
-"""What docs/hook.md promises of switch, skips, threads and helpers.   hook module  ->  AssertionError"""
+"""Promises of docs/hook.md about switch, skips, threads and helpers.   hook module  ->  AssertionError"""
 
 from __future__ import annotations
 

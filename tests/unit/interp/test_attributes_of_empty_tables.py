@@ -70,7 +70,7 @@ def test_same_as_eager(program: Any) -> None:
 
 
 def test_one_table_under_two_names_later() -> None:
-    """What is written through one name was not seen through the other: they must stay two tables."""
+    """A write through one name was not seen through the other: they must stay two tables."""
     compiled = compiled_with(asks_then_writes_another)
     assert torch.equal(compiled(Table(), X), asks_then_writes_another(Table(), X))
     mine, theirs = Table(), Table()

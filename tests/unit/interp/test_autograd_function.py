@@ -6,6 +6,7 @@ import enum
 import itertools
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -191,3 +192,28 @@ def test_members_of_enumerations_functions_and_classes_are_bound(backend: str) -
             out.sum().backward()
             seen.append((out.tolist(), x.grad.tolist()))  # type: ignore[union-attr]
         assert seen[1] == seen[0]
+
+
+class Chosen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, flag: Any) -> Any:
+        ctx.flag = flag
+        return x * 2 if flag else x * 3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+        return grad * (5 if ctx.flag else 7), None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_boolean_of_numpy_is_an_argument(backend: str) -> None:
+    def f(x: Any, flag: Any) -> Any:
+        return Chosen.apply(x.sin(), flag).cos()
+
+    compiled = stator.compile(f, backend=backend, fullgraph=True)
+    for flag in (numpy.bool_(True), numpy.bool_(False), numpy.bool_(True)):
+        x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        result, expected = compiled(x, flag), f(y, flag)
+        result.sum().backward()
+        expected.sum().backward()
+        torch.testing.assert_close((result, x.grad), (expected, y.grad))

@@ -1,4 +1,4 @@
-"""What a class says of itself by fields of its own, and what follows from its ancestors: facts that may change."""
+"""Fields of a class, and facts that follow from its ancestors: both may change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def new_class() -> type:
 
 
 def story(read: Callable[[type], Any], change: tuple[str, Any], run: Callable[..., Any]) -> list[Any]:
-    """What is read before a change, after it, and once more."""
+    """Reads before a change, after it, and once more."""
     cls = new_class()
 
     def program(x: torch.Tensor) -> Any:

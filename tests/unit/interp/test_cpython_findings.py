@@ -1,4 +1,4 @@
-"""What CPython's own tests found under compile, each in a few lines: the compiled call equals the eager one."""
+"""Findings of CPython's own tests under compile, each in a few lines: the compiled call equals the eager one."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_logger_that_no_manager_knows() -> None:
 
 
 def test_a_handler_of_logging_itself_sees_no_order() -> None:
-    """What was changed before is written after the message, which only code of the user's could notice."""
+    """Earlier changes are written after the message, which only code of the user could notice."""
     def told(x: Any, xs: list[int]) -> Any:
         xs.append(1)
         LOGGER.error("told")

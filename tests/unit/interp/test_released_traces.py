@@ -1,4 +1,4 @@
-"""What a trace leaves behind: no weak references to the user's tensors that wait for the collector.
+"""Remains of a trace: no weak references to the user's tensors that wait for the collector.
 
 CPython 3.11 counts the weak references of a dying object, makes a tuple for them, which may collect garbage, and walks
 through as many as there were: where garbage held some of them it reads behind the end.

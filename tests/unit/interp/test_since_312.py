@@ -1,4 +1,4 @@
-"""What 3.12 brought to the language or does otherwise: type parameters, inlined comprehensions, slices, `super().x`.
+"""Changes of 3.12 in the language: type parameters, inlined comprehensions, slices, `super().x`.
 
 The programs are texts, because 3.11 cannot read all of them; those that it can read run there too.
 """

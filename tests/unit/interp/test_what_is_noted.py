@@ -1,4 +1,4 @@
-"""What the interpreter notes beside the result: lines on nodes and guards, and what it refuses to rely on."""
+"""Notes of the interpreter beside the result: lines on nodes and guards, and facts that it refuses to rely on."""
 
 from __future__ import annotations
 

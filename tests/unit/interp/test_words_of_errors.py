@@ -1,4 +1,4 @@
-"""What C code and the interpreter say of values is said of what the program has, not of what stands for it."""
+"""Messages of C code and of the interpreter describe the program's values, not their stand-ins."""
 
 from __future__ import annotations
 

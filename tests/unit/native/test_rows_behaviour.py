@@ -1,4 +1,4 @@
-"""What the rows promise is what CPython does: no callbacks where none are promised, no hidden aliases."""
+"""Rows promise what CPython does: no callbacks where none are promised, no hidden aliases."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from torch import nn
 import stator
 from stator import events, report
 from stator.report.expressions import expression_at, line_at
-from stator.report.misses import differing
+from stator.report.misses import Tensor
 from stator.report.names import translate
 
 X = torch.arange(3.0)
@@ -71,7 +71,7 @@ def test_a_drawn_number() -> None:
 def test_the_truth_of_a_tensor_that_c_code_asks_for() -> None:
     def f(x):
         return x + max(x.sum(), x.mean())
-    assert "asks for a number that is unbacked, at" in told(f, (X,))
+    assert "needs a number that is unbacked, at" in told(f, (X,))
 
 
 def test_values_on_the_stack_over_a_break() -> None:
@@ -181,6 +181,11 @@ def test_terms_are_put_in_once() -> None:
 
 
 def test_only_what_differs_of_a_tensor() -> None:
-    assert differing("float32[2, 3] cpu requires_grad=False", "float32[2, 3] cpu requires_grad=False strides (1, 2)") == (
-        "contiguous", "strides (1, 2)")
-    assert differing("float32[2, 3] cpu", "float64[2, 4] cpu") == ("float32[2, 3]", "float64[2, 4]")
+    plain = Tensor.parse("float32[2, 3] cpu requires_grad=False")
+    turned = Tensor.parse("float32[2, 3] cpu requires_grad=False strides (1, 2)")
+    other = Tensor.parse("float64[2, 4] cpu requires_grad=True type a.Parameter keys inference")
+    assert plain is not None and turned is not None and other is not None
+    assert list(plain.differences("x", turned)) == [("x.stride()", "(3, 1)", "(1, 2)")]
+    assert list(plain.differences("x in f", other)) == [
+        ("type(x) in f", "Tensor", "Parameter"), ("x in f", "float32[2, 3]", "float64[2, 4]"),
+        ("x.requires_grad in f", "False", "True"), ("x.is_inference() in f", "False", "True")]

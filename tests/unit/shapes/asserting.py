@@ -45,7 +45,7 @@ def checked(n):
 
 
 def assert_after_a_large_write(big, x):
-    """What the graph wrote is too large to be put back: the error is made where the graph fails, not by the program."""
+    """The written memory is too large to be restored: the error is made where the graph fails, not by the program."""
     big.add_(1)
     n = x.sum().item()
     checked(n)

@@ -1,4 +1,4 @@
-"""What was learned, exported and imported: another process starts with the same choices."""
+"""Learned choices, exported and imported: another process starts with them."""
 
 from __future__ import annotations
 

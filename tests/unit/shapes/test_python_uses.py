@@ -1,4 +1,4 @@
-"""What Python and numpy do with sizes, under dynamic=True: equal to eager, symbolic where no number is needed, and a
+"""Uses of sizes in Python and numpy, under dynamic=True: equal to eager, symbolic where no number is needed, and a
 guard with the user's line where one is."""
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def writes_to_a_copy(x):
 @pytest.mark.parametrize("fn", [writes_more, another_operation, another_word, shows_a_copy, shows_a_view_of_a_copy,
                                 writes_to_a_copy])  # fmt: skip
 def test_graphs_that_only_look_alike(fn):
-    """What is a view at size 1 and a copy otherwise is not left to the compiler of the other graph."""
+    """A view at size 1 that is a copy otherwise is not left to the compiler of the other graph."""
     counting = Counting()
     compiled = stator.compile(fn, backend=counting)
     for size in (3, 5, 1, 6, 1):

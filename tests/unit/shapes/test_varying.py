@@ -1,4 +1,4 @@
-"""What changes from call to call and is no size: texts, functions, containers of any length. Never run eagerly."""
+"""Values that change between calls and are no size: texts, functions, containers of any length. Never run eagerly."""
 
 from __future__ import annotations
 

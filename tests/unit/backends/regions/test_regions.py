@@ -344,6 +344,27 @@ def test_a_shared_weight_under_autocast_is_not_cut():
     assert not sides.uses and "cast" in sides.whole_because[0]
 
 
+@pytest.mark.parametrize("casts", [1, 2])
+def test_a_tied_embedding_under_autocast(casts):
+    """A weight that is cast in one piece may be used in others; one that is cast in two keeps the graph whole."""
+    class Tied(Stack):
+        def forward(self, ids):
+            x = F.embedding(ids, self.first.weight)
+            if casts == 2:
+                x = self.first(x)
+            for block in self.blocks:
+                x = block(x)
+            return F.linear(x, self.first.weight)
+
+    sides = require_equal(on_three_sides(
+        lambda: (Tied([Block() for _ in range(LAYERS)]), [(torch.randint(0, 16, (2, 5)),)]),
+        around=lambda: torch.autocast("cpu", torch.bfloat16)), to_eager=False)
+    if casts == 1:
+        assert max(sides.uses) >= LAYERS - 1
+    else:
+        assert not sides.uses and "cast in several" in sides.whole_because[0]
+
+
 def test_parts_without_gradients():
     class Partly(Block):
         def forward(self, x):

@@ -1,0 +1,1 @@
+"""Entries of one call site.   guarded segments  ->  their order of dispatch, shared graphs, frames below a break"""
