@@ -131,7 +131,9 @@ def _may_untrack(vm: VM, value: object, depth: int) -> bool:
 
 def _is_collected(value: object) -> bool:
     """Whether the collector may track an object; types in C are not its own, and symbols stand for numbers."""
-    return type(value) not in SYMBOLIC and bool(type(value).__flags__ & _HAS_COLLECTOR) and not (is_a(value, type) and not value.__flags__ & _ON_HEAP)
+    if type(value) in SYMBOLIC or isinstance(value, type) and not value.__flags__ & _ON_HEAP:
+        return False
+    return bool(type(value).__flags__ & _HAS_COLLECTOR)
 
 
 @rule(gc.is_tracked)
