@@ -39,7 +39,7 @@ class Candidate:
     definitions: str = ""  # new functions of the module, before the one that breaks
     settings: Mapping[str, object] = field(default_factory=dict)  # of compile()
     added: Mapping[str, str] = field(default_factory=dict)  # arguments that callers compute: name, expression
-    branches: tuple[ast.If | ast.IfExp, ...] = ()  # both ways must be compared
+    branches: tuple[ast.If | ast.IfExp | ast.While, ...] = ()  # both ways must be compared
     note: str = ""
 
 

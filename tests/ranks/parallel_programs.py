@@ -12,7 +12,7 @@ from torch.distributed._functional_collectives import (
 )
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -88,7 +88,7 @@ def loss_over_shards():
 
     def f(x):
         with loss_parallel():
-            loss = F.cross_entropy(head(x), target)
+            loss = F.cross_entropy(head(x), DTensor.from_local(target, mesh, [Replicate()]))
             loss.backward()
         grads = [p.grad.to_local().clone() for p in head.parameters()]
         head.zero_grad()

@@ -184,7 +184,7 @@ def flatten(tensor: torch.Tensor) -> tuple[list[str], Any]:
     return [name for name in names if name not in others], (context, others)
 
 
-def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: Any) -> bool:
+def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: tuple[object, dict[str, object]]) -> bool:
     """A pure reader for guards: whether a wrapper has these inner tensors, and a context equal to this one."""
     found, now = flatten(tensor)
     if tuple(found) != names:

@@ -24,7 +24,7 @@ from stator.graph.analysis.mutation import is_repeatable, reached, writes, writt
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
-from stator.graph.values.branch_guards import GuardedBranches, may_decide
+from stator.graph.values.branch_guards import GuardedBranches, contents_of, may_decide
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
 
@@ -258,7 +258,7 @@ class KnownValues:
                     not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
-        copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
+        copies = {each.node: contents_of(each) for each in inputs if each.node not in known}
         token = _hook.pause()
         try:
             with torch.no_grad(), _Watch():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import types
 from typing import Any
 
@@ -136,7 +137,9 @@ def open_parts(heap: Heap, tensor: torch.Tensor, source: Source) -> dict[str, An
 
 
 def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
-    own = instance_dict(tensor)
+    own, slot = instance_dict(tensor), inspect.getattr_static(type(tensor), name, None)
+    if type(slot) is types.MemberDescriptorType:
+        return Slot(source, name, slot.__objclass__)
     return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
 
 

@@ -84,7 +84,7 @@ def read(vm: VM, fake: Any, name: str) -> Any:
             if tracker is not None:
                 raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
             node = fake.grad_fn
-        vm.autograd.nodes[id(node)] = node  # that it is not None may be asked, nothing more
+        vm.autograd.nodes[id(node)] = node, fake  # that it is not None may be asked, and a hook registered
         return node
     if name == "_version" and vm.recorder.log.in_place:
         raise behind_autograd(vm, "SB013", "Tensor._version: a counter of writes")

@@ -269,6 +269,7 @@ class Hook:
     function: Any
     version: int = 0  # of an outside tensor: a hook belongs to the value it was registered on
     node: Any = None  # of the graph, where the tensor is its own
+    on_node: bool = False  # whether it is on the node of autograd, which calls the program
 
 
 @rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)

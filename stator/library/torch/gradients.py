@@ -83,7 +83,7 @@ def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...]) -> None:
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", what)
     vm.recorder.refuse_tangents(what)
-    hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
+    hooked = any(hook is not None and (hook.node is None or hook.on_node) for _, hook in vm.autograd.hooks.values())
     if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{what}, after retain_grad() or a hook was registered")
     if any(flag is not None and type(flag) is not bool for flag in flags):

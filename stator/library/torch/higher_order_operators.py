@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break, Strategy
 from stator.graph.record.subgraph import Subgraph, all_operands
+from stator.graph.values import known_values
 from stator.guards.guard import is_constant
 from stator.interp.branches import captured_branches
 from stator.interp.calls.named_regions import NamedRegions
@@ -190,12 +191,13 @@ def modules_of(*parts: Subgraph, roles: tuple[str, ...] = ()) -> tuple[list[Any]
 
 
 def perform(vm: VM, what: str, operation: Any, *args: Any) -> Any:
-    """The node; its result is what the operator itself makes of fake tensors."""
+    """The node; its result is what the operator itself makes of fake tensors, which know one round alone."""
     with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher():
         try:
             result = operation(*args)
         except Exception as error:
             raise Break("SB016", f"{what}: {type(error).__name__}: {error}") from None
+    known_values.forget_constants((), result)
     vm.recorder.record("call_function", operation, args, {}, result)
     return result
 

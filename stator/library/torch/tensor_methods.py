@@ -136,6 +136,8 @@ def _can_share_data(vm: VM, tensor: torch.Tensor, other: torch.Tensor, /) -> boo
 def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Sizes make an uninitialised tensor, a list one of its numbers; of a tensor or an array the memory is shared."""
     vm.heap.expose_deep(args)
+    if len(args) == 1 and type(args[0]) is range:
+        args = list(args[0]),
     options = {"dtype": torch.get_default_dtype() if callee is torch.Tensor else callee.dtype, "device": "cpu"}
     if kwargs:
         raise Break("SB001", f"{callee.__name__}() with keyword arguments")
