@@ -141,7 +141,7 @@ def _note_direct_calls(kept: list[Any]) -> None:
         kept.extend([DIRECT] if joined is not None else [])
         return joined
 
-    compilation.join_directly = noted
+    compilation.join_directly = noted  # type: ignore[assignment]
 
 
 def _options_of(mode: str) -> Row:

@@ -17,7 +17,6 @@ _name_of_class = type.__dict__["__name__"].__get__
 
 
 def name_of(value: object) -> str:
-    """The name of an object, read without running user code."""
     if is_a(value, type):
         return str(_name_of_class(value))
     name = getattr(value, "__name__", None) if type(value) in _NAMED else None

@@ -179,7 +179,6 @@ class EntryLayouts:
         return [self.recorder.propagation.tensor_key(fake) for fake in fakes]
 
     def restore(self, graph_input: Any) -> None:
-        """Let the node of an input, and compilers, see it as it comes."""
         fake = graph_input.fake
         first = self._first.get(id(fake))
         if first is None:

@@ -21,12 +21,12 @@ def with_masks(target: object, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args[0], _mask(args[1]), *args[2:]
 
 
-def _mask(index: object) -> object:
+def _mask(index: Any) -> object:
     if type(index) is tuple:
         return tuple(map(_mask, index))
     if type(index) is not FakeTensor or index.dtype is not torch.uint8:
         return index
     memo: tuple[int, FakeTensor] | None = getattr(index, "boolean_mask", None)
     if memo is None or memo[0] != index._version:  # one mask, one number of elements
-        memo = index.boolean_mask = (index._version, index.bool())  # type: ignore[attr-defined]
+        memo = index.boolean_mask = (index._version, index.bool())
     return memo[1]

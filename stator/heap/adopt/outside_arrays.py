@@ -130,7 +130,6 @@ class Arrays:
             held.clear()  # type: ignore[attr-defined]
 
     def root_of(self, array: numpy.ndarray) -> Any:
-        """The array whose memory it is, as far as the trace knows."""
         while id(array) not in self.heap.by_standin and type(array.base) is numpy.ndarray:
             array = array.base
             if id(array) in self.buffers:  # numpy lets a view of a view refer to the owner of the memory
