@@ -152,9 +152,7 @@ _MEANINGS: dict[Operand, Callable[[int, CodeType], tuple[Any, bool]]] = {
     Operand.COMMON_CONST: lambda arg, code: (COMMON_CONSTANTS[arg], False),
     Operand.SPECIAL_NAME: lambda arg, code: (SPECIAL_NAMES[arg], False),
 }
-_NOWHERE = (None, None, None, None)
-_EXTENDS = object()
-_blank = Instruction.__new__
+_NOWHERE, _EXTENDS, _blank = (None, None, None, None), object(), Instruction.__new__
 # By number: the opcode in the bytes, the one that it stands for, its operand, the bytes with those of its caches.
 _ROWS: tuple[tuple[str, str, Any, int] | None, ...] = tuple([
     None if each is None else (each.name, SPELLINGS.get(each.name, each.name),
