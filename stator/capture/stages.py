@@ -69,7 +69,6 @@ from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes.symbol_guards import require_declared, shape_guards
 from stator.shapes.symbolic_values import in_the_users_terms
-from stator.source import CallOf, Pinned
 
 ATTEMPTS = 3
 

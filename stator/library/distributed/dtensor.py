@@ -1,15 +1,9 @@
 """DTensor.   DTensor.from_local(x, mesh, [Shard(0)]).redistribute(...)  ->  one node for each conversion
 
-<<<<<<<< HEAD:stator/library/distributed/distributed_tensors.py
-In: methods of DTensor that take a mesh and placements; placements of pybind11.  Out: nodes that call the method with
-these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
-guarded; placements as constants, compared by value.  Rules are registered when the program has imported DTensor.
-========
 In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the
 method with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose
 context is guarded; placements as constants, compared by value.  Rules are registered when the program has imported
 DTensor.
->>>>>>>> wt-ranks:stator/library/distributed/dtensor.py
 
 `async_op` is dropped: in a graph the result of a collective is awaited where it is made, and its values are the same.
 """
@@ -27,12 +21,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
+from stator.guards.guard import Kind
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
 from stator.library.distributed.world import _members
 from stator.ranks.hidden_collectives import collectives_seen
-from stator.source import Pinned
+from stator.source import CallOf, Pinned
 
 MODULE, MESHES = "torch.distributed.tensor", "torch.distributed.device_mesh"
 _PLACEMENTS = "Shard Replicate Partial"
@@ -56,22 +51,14 @@ def equal_placements(found: object, known: object) -> bool:
     return type(found) is type(known) and found == known
 
 
-<<<<<<<< HEAD:stator/library/distributed/distributed_tensors.py
-def known_placement(vm: VM, value: object) -> Any:
-========
 def known_placement(vm: VM, value: object) -> object:
->>>>>>>> wt-ranks:stator/library/distributed/dtensor.py
     """The placement behind a stand-in; a fact of it is its value."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None:
         return value
     if type(tracker.source) is not Pinned:
-<<<<<<<< HEAD:stator/library/distributed/distributed_tensors.py
-        vm.heap.guard_call(equal_placements, True, tracker.source, Pinned(tracker.original))
-========
         equal = CallOf(Pinned(equal_placements), (tracker.source, Pinned(tracker.original)))
         vm.heap.guard(equal, Kind.FRESH_CALL, True)
->>>>>>>> wt-ranks:stator/library/distributed/dtensor.py
     return tracker.original
 
 

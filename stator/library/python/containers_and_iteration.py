@@ -29,10 +29,11 @@ from stator.heap.raw_access import slot_members
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import truth_as_symbol
+from stator.interp.calls.module_copies import refuse_changed_builtins
 from stator.interp.frame import Raised
 from stator.interp.generators import delegation
 from stator.interp.iteration import each_looked_at, looked_at
-from stator.interp.lookup import MISSING, find, refuse_changed_builtins
+from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import specialise_deep, symbolic_length
 from stator.interp.objects import operators
@@ -118,8 +119,7 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
         expose_slots(vm, tracker)
     elif is_a(obj, (set, frozenset)):
         vm.check_order(obj)
-    if callee is not object.__getstate__ and callee is not object.__dir__:
-        refuse_changed_builtins(vm)
+    refuse_changed_builtins(vm, callee.__name__)
     if callee is object.__reduce_ex__ and is_a(obj, BaseException):  # C code would run a method that has a rule
         return vm.call_sync(vm.sync(lambda: vm.load_attr(obj, "__reduce__")), ())
     return vm.native(callee, (obj, *protocol))

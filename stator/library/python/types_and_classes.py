@@ -238,9 +238,9 @@ def seen_class(vm: VM, obj: object) -> type:
 
 @rule(type.mro)
 def _type_mro(vm: VM, cls: Any, /) -> list[type]:
-    if cls.__mro__ is None:
-        raise Break("SB005", "mro() of a class that is being made")
-    return list(ancestors(vm, cls))
+    for each in (cls, *cls.__bases__) if cls.__mro__ is not None else cls.__bases__:  # None: it is being made
+        ancestors(vm, each)
+    return vm.native_unhooked(type.mro, (cls,))  # type: ignore[no-any-return]
 
 
 @rule(type.__repr__)
