@@ -27,13 +27,16 @@ unused: weakref.WeakKeyDictionary[Thing, str] = weakref.WeakKeyDictionary()  # w
 def attach(site: EarlySite, container: Container) -> str | None:
     """Let a site use the entries of a container; the reason where it cannot."""
     facts: Data = container.manifest
-    why = first_difference(process_facts(), facts["process"])
-    if why is None:
-        why = first_difference(settings_facts(site.settings, ValueWriter(site.fn)), facts["settings"])
-    if why is None:
-        with collector_paused():
-            data = json.loads(container.blobs[ENTRIES])
-            StoredCall(site, data["rows"], data["call"], container.blobs)
+    try:
+        why = first_difference(process_facts(), facts["process"])
+        if why is None:
+            why = first_difference(settings_facts(site.settings, ValueWriter(site.fn)), facts["settings"])
+        if why is None:
+            with collector_paused():
+                data = json.loads(container.blobs[ENTRIES])
+                StoredCall(site, data["rows"], data["call"], container.blobs)
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # signed, and of another form
+        return f"its entries cannot be read: {type(error).__name__}: {error}"
     return why
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 import stator
 from stator import events
-from stator.artifacts import entry_files, environment
+from stator.artifacts import entry_files, environment, signing
 from tests.artifacts import set_order
 from tests.own_process import in_new_interpreters
 
@@ -136,3 +137,18 @@ def test_entries_of_one_rank_serve_another_where_nothing_of_a_rank_was_read(tmp_
         rows.append([json.loads(output.splitlines()[-1]) for output in outputs])
     assert rows[0][0]["stored"] == ["agnostic"]  # the others hold a process group
     assert rows[1] == [{"stored": [], "loaded": ["agnostic"], "wrong": []}] * 2
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b"[" * 100_000, b'{"rows":[],"call":{}}', b'{"rows":1,"call":{"site":2}}',
+                                  b'{"rows":[],"call":{"site":{"entries":[{}],"learned":{}},"points":[],"nested":[]}}'])
+def test_signed_entries_of_another_form(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "entries"
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key")):
+        compiled = stator.compile(compared, backend="eager")
+        compiled(torch.ones(2))
+        stator.save(compiled, str(path))
+        found = signing.read_signed(path)
+        signing.write_signed(path, dataclasses.replace(found, blobs={**found.blobs, entry_files.ENTRIES: text}))
+        loaded = stator.load(str(path), compared, backend="eager")
+        assert torch.equal(loaded(torch.ones(2)), compared(torch.ones(2)))
+        assert "cannot be read" in str(stator.why_not_cached(loaded))

@@ -308,8 +308,7 @@ def note_order(vm: VM, value: Any) -> None:
 def hash_kind(item: object) -> str:
     """The state, beyond the value, that its hash depends on."""
     if type(item) is tuple:
-        kinds = {hash_kind(each) for each in item}
-        return "address" if "address" in kinds else "seed" if "seed" in kinds else ""
+        return next((kind for kind in ("address", "seed") if kind in map(hash_kind, item)), "")
     if type(item) in (str, bytes) or is_a(item, enum.Enum):
         return "seed"
     return "" if type(item) in (int, float, bool, complex) else "address"
