@@ -164,8 +164,8 @@ def small_enough(written: list[torch.Tensor], given: list[torch.Tensor]) -> bool
 def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
     """The tensors as they are now. One whose own elements overlap cannot be written to."""
     return [(tensor, _clone(_detach(tensor)), None if _is_inference(tensor) else tensor._version, _grad_fn(tensor),
-             (_layout(tensor), _detach(tensor)))
-            for tensor in tensors if not _layout(tensor) or torch._debug_has_internal_overlap(tensor) != 1]
+             (layout, _detach(tensor)))
+            for tensor in tensors if not (layout := _layout(tensor)) or torch._debug_has_internal_overlap(tensor) != 1]
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -273,12 +273,11 @@ class KnownValues:
             raise NotKnown from error
         finally:
             _hook.resume(token)
-        for each in inputs:
-            self.read.add(each.node)
-            if not branch:
-                self.guard(each)
+        self.read.update([each.node for each in inputs])
         if branch:
             self.branches.add(root, needed, inputs, bool(known[root]))
+        for each in inputs if not branch else ():
+            self.guard(each)
         return known[root]
 
     def slice_of(self, root: fx.Node) -> tuple[set[fx.Node], bool]:
