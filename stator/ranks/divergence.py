@@ -244,6 +244,9 @@ class Watcher:
                 found = compare(mine, theirs, self.rank, other, self.is_fresh(other, mine.stall, theirs.stall))
                 if found is not None and found.group not in self.reported and self.is_ripe(found):
                     self.reported.add(found.group)
+                    if mine.stall is not None:  # the process may end with the report: let the other one find it fresh
+                        seen = mine.stall._replace(looks=mine.stall.looks + 2 * FRESH_LOOKS)
+                        self.store.set(str(self.rank), mine._replace(stall=seen).data())
                     return found
         return None
 

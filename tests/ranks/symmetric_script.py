@@ -9,9 +9,9 @@ import torch.distributed as dist
 @torch.compile
 def step(x: torch.Tensor) -> torch.Tensor:
     dist.all_reduce(x)
-    parts = torch.empty(dist.get_world_size() * len(x))
-    dist.all_gather_into_tensor(parts, x)
-    return parts.sum() + dist.get_rank()
+    y = x * dist.get_world_size()
+    dist.broadcast(y, 0)
+    return y.sum() + dist.get_rank()
 
 
 dist.init_process_group("gloo")
