@@ -309,8 +309,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guard_slots(vm)
     branches = vm.recorder.known.branches
     if branches.truths:
-        sources = tuple(each.source for each in branches.inputs.values())
-        vm.heap.guard(CallOf(Pinned(branches.function()), sources), Kind.FRESH_CALL, written(branches.truths.values()))
+        sources = [each.source for each in branches.inputs.values()]
+        vm.heap.guard_call(branches.function(), written(branches.truths.values()), *sources)
     guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)
