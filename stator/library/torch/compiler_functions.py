@@ -33,7 +33,8 @@ BACKWARD = "a backward pass inside captured code"
 def _is_compiling(vm: VM) -> bool:
     """Optimisers, torch's and those that its hooks call, avoid numbers then; here they compute as they do eagerly."""
     frame: Frame | None = vm.running
-    while frame is not None and not str(frame.scope.namespace.get("__name__")).startswith("torch.optim"):
+    while frame is not None and not (frame.scope is not None and str(
+            frame.scope.namespace.get("__name__")).startswith("torch.optim")):
         frame = frame.parent or frame.outer
     shown = Strategy.COMPILING_SHOWN not in vm.turned_off and frame is None
     vm.policy.compiling_shown = vm.policy.compiling_shown or shown

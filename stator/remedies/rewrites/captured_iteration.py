@@ -58,9 +58,8 @@ def _operator(site: Site, choices: Choices, node: ast.While, copies: bool) -> li
         raise Unsupported("the test reads no name that the loop changes")
     body = [_plain(copy.deepcopy(each), set(carried)) for each in node.body]
     results: list[ast.expr] = [call(".clone", _load(name)) if copies else _load(name) for name in carried]
-    given: list[ast.expr] = [
-        call("torch.tensor", _load(name), dtype=_name(dtypes[name])) if dtypes[name] else _load(name)
-        for name in carried]
+    given: list[ast.expr] = [call("torch.tensor", _load(name), dtype=_name(dtypes[name])) if dtypes[name]
+                             else _load(name) for name in carried]
     made: list[ast.stmt] = [
         _function(test_name, carried, [ast.Return(test)]),
         _function(body_name, carried, [*body, ast.Return(ast.Tuple(results, ast.Load()))]),
