@@ -6,13 +6,11 @@ guarded, so the entry itself can be pinned.  Classes that the trace itself made 
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.guards.guard_semantics import type_attribute
 from stator.host.suspended_patches import names_of_class
@@ -39,6 +37,8 @@ def ancestors(vm: VM, cls: type) -> tuple[type, ...]:
 
 def guard_field(vm: VM, cls: type, name: str) -> None:
     """Guard a field of a class: `__mro__`, `__bases__`, `__name__`, `__qualname__`."""
+    if mro_of(cls) is None:  # the trace makes it just now
+        vm.fresh[id(cls)] = cls
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_FIELD, (name, type.__dict__[name].__get__(cls)))
 
@@ -102,10 +102,3 @@ def guard_refused(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any] | None) 
             vm.guard_slots_of_tensors()
         else:
             vm.guard_special_methods(value)
-
-
-def refuse_changed_builtins(vm: VM) -> None:
-    """Break where C code reads `iter` or `getattr` from builtins that the program has changed."""
-    scope = vm.heap.scope(builtins.__dict__)
-    if scope.overlay or scope.shadow is not None:
-        raise Break("SB006", "a __reduce__ in C, which reads builtins that the program may have changed")

@@ -22,7 +22,7 @@ from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard, warnings_can_raise
 from stator.heap.outside_changes import anything_changed
 from stator.heap.tracker import Box
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised
 from stator.interp.lookup import mro_of
@@ -34,9 +34,6 @@ from stator.shapes import symbolic_values
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
-# Methods that C code asks for numbers, and the type that it wants.
-CONVERSIONS = {"__float__": float, "__int__": int, "__index__": int, "__complex__": complex, "__trunc__": None,
-               "__len__": None, "__hash__": None, "__length_hint__": None}
 _SETTINGS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 _CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dtype, torch.device)
@@ -247,28 +244,6 @@ def convert_leaf() -> None:
 
 def list_arrays() -> None:
     torch.tensor(_LIST)
-
-
-def number_for_c(vm: VM, method: str, value: object) -> object:
-    """The answer of a conversion that C code asks for; where CPython warns of it, the warning is heard and noted."""
-    if type(value) in symbolic_values.SYMBOLIC:
-        return symbolic_values.specialise(value, f"the answer of {method}")
-    wanted = CONVERSIONS[method]
-    if method == "__trunc__" or wanted is not None and type(value) is not wanted and is_a(value, wanted):
-        if method == "__trunc__" or warnings_can_raise():
-            raise Break("SB013", f"{method} gives a {name_in_errors(type(value))}: CPython may warn", asks_caller=True)
-        if vm.warnings.heard is None:
-            vm.warnings.heard = Heard()
-            vm.warnings.heard.__enter__()
-    return value
-
-
-def end_hearing(vm: VM) -> None:
-    """Note the warnings of C code that asked for a number."""
-    heard, vm.warnings.heard = vm.warnings.heard, None
-    heard.__exit__()
-    for each in heard.said:
-        note_warning(vm, str(each.message), each.category)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,9 +30,8 @@ def write_shown(build: Rebuilder, text: str) -> str | None:
 def require_shown(build: Rebuilder) -> None:
     """Break where the residual makes an object whose address stands in one of its literals."""
     for number, value in build.vm.identity.shown.items():
-        digits = f"{number:x}"
-        if number in build.memo and (any(digits in line for line in build.writer.lines)
-                                     or any(type(held) is str and digits in held for held in build.writer.names.values())):
+        texts = [*build.writer.lines, *(held for held in build.writer.names.values() if isinstance(held, str))]
+        if number in build.memo and any(f"{number:x}" in text for text in texts):
             raise Break("SB013", f"the address of a {type(value).__name__} in text, beside the object itself",
                         turn_off=Strategy.ADDRESSES_AS_SHOWN)
 

@@ -100,9 +100,7 @@ class Recorder(InputRecorder):
         cls = type(value)
         if cls is FakeTensor:
             return self.node_of(value)
-        if cls in refused.ATOMS:
-            return value
-        if cls is fx.Node:
+        if cls in refused.ATOMS or cls is fx.Node:
             return value
         if cls in SYMBOLIC:
             return self.symbols.node_of(value)
@@ -260,7 +258,7 @@ class Recorder(InputRecorder):
         except Break:
             raise reason from None
 
-    def attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 foreseen = results_of_layer(func, args, kwargs)

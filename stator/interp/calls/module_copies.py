@@ -7,14 +7,17 @@ are copies of each other; their functions and descriptors of one name are, where
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import sys
 import types
 from collections.abc import Iterator
 from dataclasses import replace
 
+from stator.breaks import Break
 from stator.interp.iteration import PLANNERS
 from stator.interp.rule_registry import alias
+from stator.interp.services import VM
 from stator.native.rows_declare import NAMES, ROWS, c_members, is_c_type
 
 _HEAD, _WORD = object.__basicsize__, ctypes.sizeof(ctypes.c_void_p)
@@ -108,3 +111,10 @@ def _same_code(value: object, other: object) -> bool:
 
 def _pointer(value: object, place: int) -> int | None:
     return ctypes.c_void_p.from_address(id(value) + _HEAD + place * _WORD).value
+
+
+def refuse_changed_builtins(vm: VM, name: str) -> None:
+    """Break where a `__reduce__` in C reads `iter` or `getattr` from builtins that the program has changed."""
+    scope = vm.heap.scope(builtins.__dict__) if name.startswith("__reduce") else None
+    if scope is not None and (scope.overlay or scope.shadow is not None):
+        raise Break("SB006", "a __reduce__ in C, which reads builtins that the program may have changed")

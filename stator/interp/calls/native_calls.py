@@ -25,13 +25,13 @@ from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, module_of
-from stator.interp import iteration
+from stator.interp import iteration, number_warnings
 from stator.interp.calls import allowed_calls, module_copies
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
-from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class, refuse_changed_builtins
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
-from stator.interp.noted_effects import CONVERSIONS, WARNING_TYPES, call_heard, end_hearing, number_for_c
+from stator.interp.noted_effects import WARNING_TYPES, call_heard
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.object_texts import note_addresses, text_of_outside, with_originals
 from stator.interp.rule_registry import RULES
@@ -79,7 +79,6 @@ def call_native(vm: VM, fn: Any, args: Any, kwargs: object, cont: Any) -> None:
 
 def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, kwargs: Any,
                 cont: Continuation | None) -> None:
-    """Run a C callable as its row in the native table says."""
     every = args if descriptor is fn else (receiver, *args)
     if run_loop(vm, descriptor, tuple(every), kwargs, cont):
         return
@@ -196,8 +195,7 @@ def admit(vm: VM, fn: Any, found: Row | None, args: Sequence[Any]) -> Row:
 
 def refuse_copies(vm: VM, fn: Callable[..., Any], value: object) -> None:
     """Break at a method that would move the user's own iterator; itertools.tee() copies what has a `__copy__`."""
-    if fn.__name__ == "__reduce__":
-        refuse_changed_builtins(vm)
+    module_copies.refuse_changed_builtins(vm, fn.__name__)
     posed = None
     if is_known_ahead(vm.heap, value) or vm.heap.is_opaque(value) and is_iterator(type(value)):
         posed = type(vm.heap.original_of(value))
@@ -271,13 +269,13 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
         if is_a(error, GuardOnDataDependentSymNode):
             raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                  f"{describe_callable(fn)} needs a number") from None
-        if is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
+        if type(error) is ValueError and "set_int_max_str_digits" in str(error):
             guard_digits(vm)
         raise failed(vm, error, fn, args, kwargs) from None
     finally:
         _hook.leave()
         if vm.warnings.heard is not heard:
-            end_hearing(vm)
+            number_warnings.end_hearing(vm)
     if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
                  and result.bit_length() > _MANY_DIGITS):
         guard_digits(vm)
@@ -351,8 +349,8 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
         result = call_bound(vm, func, args)
         if type(result) in UNREAD:
             raise unread(result, f"the answer of {func.__name__}, which C code asks for")
-        if func.__name__ in CONVERSIONS:
-            result = number_for_c(vm, func.__name__, result)
+        if func.__name__ in number_warnings.CONVERSIONS:
+            result = number_warnings.number_for_c(vm, func.__name__, result)
         if type(result) is types.GeneratorType:
             return vm.walked(result)
         if id(result) in vm.heap.by_standin:

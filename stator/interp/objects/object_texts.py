@@ -86,7 +86,6 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
 
 
 def _is_plain_error(value: Any) -> bool:
-    """Whether the text of an exception comes from constants alone."""
     return is_a(value, BaseException) and module_of(type(value)) == "builtins" \
         and all(type(each) in CONSTANT_TYPES for each in value.args)
 
@@ -106,13 +105,13 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
             _check(vm, _slot(vm, names, value), value, seen)
 
 
-def with_originals(vm: VM, text: Any) -> Any:
+def with_originals(vm: VM, text: object) -> object:
     """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
     for digits, original in vm.identity.standins.items():
-        if type(text) is str:
-            text = text.replace(digits, original)
-        elif type(text) is bytes or type(text) is bytearray:
-            text = text.replace(digits.encode(), original.encode())
+        if isinstance(text, str):
+            text = text.replace(digits, original) if digits in text else text
+        elif isinstance(text, (bytes, bytearray)):
+            text = text.replace(digits.encode(), original.encode()) if digits.encode() in text else text
     return text
 
 

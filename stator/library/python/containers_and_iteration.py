@@ -23,16 +23,17 @@ from stator.breaks import Break
 from stator.code.intrinsics import THROWN_BY_PARTS
 from stator.guards.guard import Kind
 from stator.heap.identity_facts import note_compared
-from stator.heap.iterators.peekable_iterators import expose_upcoming, is_known_ahead
+from stator.heap.iterators.peekable_iterators import expose_peekable, is_known_ahead
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import slot_members
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import truth_as_symbol
+from stator.interp.calls.module_copies import refuse_changed_builtins
 from stator.interp.frame import Raised
 from stator.interp.generators import delegation
 from stator.interp.iteration import each_looked_at, looked_at
-from stator.interp.lookup import MISSING, find, refuse_changed_builtins
+from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import specialise_deep, symbolic_length
 from stator.interp.objects import operators
@@ -111,15 +112,14 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
     if tracker is not None:
         if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
             raise Break("SB005", f"{callee.__name__} of a {type(obj).__name__}")
-        if tracker.shape is ShadowKind.UPCOMING:
+        if tracker.shape is ShadowKind.PEEKABLE:
             raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
         vm.heap.expose(obj)
         vm.heap.expose_attributes(tracker)
         expose_slots(vm, tracker)
     elif is_a(obj, (set, frozenset)):
         vm.check_order(obj)
-    if callee is not object.__getstate__ and callee is not object.__dir__:
-        refuse_changed_builtins(vm)
+    refuse_changed_builtins(vm, callee.__name__)
     if callee is object.__reduce_ex__ and is_a(obj, BaseException):  # C code would run a method that has a rule
         return vm.call_sync(vm.sync(lambda: vm.load_attr(obj, "__reduce__")), ())
     return vm.native(callee, (obj, *protocol))
@@ -240,7 +240,7 @@ def _length_hint(vm: VM, value: Any, /, *default: Any) -> Any:
         tracker = vm.heap.by_standin[id(value)]
         if not hasattr(type(tracker.original), "__length_hint__"):  # nor does None say how long it is
             return vm.native_unhooked(operator.length_hint, (None, *default))
-        expose_upcoming(vm.heap, tracker)
+        expose_peekable(vm.heap, tracker)
     else:
         vm.heap.expose_length(value)
         vm.guard_special_methods(value)

@@ -32,6 +32,7 @@ from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.library.python.weak_references import KEPT, WEAK
+from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
 _HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC
 _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -62,7 +63,8 @@ def _collect(vm: VM, generation: object = 2) -> None:
     following = frame.unit.instructions[frame.ip]
     if is_own(frame) or following.opname != "POP_TOP" or type(generation) is not int:
         raise Break("SB019", "gc.collect: how many objects it found depends on when objects die")
-    if WEAK in vm.turned_off or not _reaches_all(vm, [found for each in vm.identity.weakly if (found := each()) is not None]):
+    alive = [found for each in vm.identity.weakly if (found := each()) is not None]
+    if WEAK in vm.turned_off or not _reaches_all(vm, alive):
         raise Break("SB019", "gc.collect: weak references of the call depend on when objects die")
     vm.identity.collects = True
     untracked = [each for each in _in_variables(vm) if _may_untrack(vm, each, 1)]
@@ -119,15 +121,19 @@ def _reaches_all(vm: VM, wanted: list[object]) -> bool:
 
 def _may_untrack(vm: VM, value: object, depth: int) -> bool:
     """Whether a collection stops to track a tuple or a dict; at a depth of 1, whatever the order in which it comes."""
-    return type(value) in (tuple, dict) and not any(
-        _is_collected(part) and not (type(part) is tuple and (
-            id(part) in vm.identity.untracked or not gc.is_tracked(part) or depth > 1 and _may_untrack(vm, part, depth - 1)))
-        for part in gc.get_referents(value))
+    def stays(part: object) -> bool:
+        if type(part) is not tuple:
+            return _is_collected(part)
+        untracked = id(part) in vm.identity.untracked or not gc.is_tracked(part)
+        return not (untracked or depth > 1 and _may_untrack(vm, part, depth - 1))
+    return type(value) in (tuple, dict) and not any(map(stays, gc.get_referents(value)))
 
 
 def _is_collected(value: object) -> bool:
-    """Whether the collector may track an object; types in C are not its own."""
-    return bool(type(value).__flags__ & _HAS_COLLECTOR) and not (is_a(value, type) and not value.__flags__ & _ON_HEAP)
+    """Whether the collector may track an object; types in C are not its own, and symbols stand for numbers."""
+    if type(value) in SYMBOLIC or isinstance(value, type) and not value.__flags__ & _ON_HEAP:
+        return False
+    return bool(type(value).__flags__ & _HAS_COLLECTOR)
 
 
 @rule(gc.is_tracked)
@@ -136,16 +142,19 @@ def _is_tracked(vm: VM, value: object, /) -> bool:
         raise Break("SB013", f"gc.is_tracked of a {type(value).__name__} from outside")
     if id(value) in vm.identity.untracked and _may_untrack(vm, value, 1):
         return False
+    if type(value) is dict and any(type(part) in SYMBOLIC for part in gc.get_referents(value)):
+        raise Break("SB013", "gc.is_tracked of a dict of symbolic numbers")
     if vm.identity.collects and gc.is_tracked(value) and _may_untrack(vm, value, sys.getrecursionlimit()):
         raise Break("SB013", f"gc.is_tracked of a {type(value).__name__}: how many collections it has met")
     return gc.is_tracked(value)
 
 
 @rule(sys.getsizeof)
-def _size(vm: VM, value: Any, default: object = MISSING, /) -> Any:
+def _size(vm: VM, value: object, default: object = MISSING, /) -> object:
     """Sizes of objects made inside, which have grown as in eager."""
+    value = specialise(value, "sys.getsizeof") if type(value) in SYMBOLIC else value
     method = find(vm, type(value), "__sizeof__")
     known = any(method is vars(cls).get("__sizeof__") for cls in _SIZED) or type(method) is types.FunctionType
-    if not known or vm.heap.tracker_of(value) is not None or is_a(value, str) and not value.isascii():
+    if not known or vm.heap.tracker_of(value) is not None or isinstance(value, str) and not str.isascii(value):
         raise Break("SB013", f"sys.getsizeof of a {type(value).__name__}")
     return vm.native(sys.getsizeof, (value,) if default is MISSING else (value, default))

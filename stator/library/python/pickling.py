@@ -13,6 +13,7 @@ from __future__ import annotations
 import _compat_pickle
 import _pickle
 import builtins
+import encodings
 import io
 import pickle
 import pickletools
@@ -198,3 +199,9 @@ def _reduce_exception(vm: VM, callee: Callable[..., tuple[object, ...]], exc: ob
     if tracker is not None:
         raise Break("SB005", f"{callee.__name__} of a {type(exc).__name__} from outside")
     return made[:2]
+
+
+@rule(encodings.search_function)
+def _find_codec(vm: VM, encoding: str) -> object:
+    """str.encode and its like look for codecs of the standard library, and keep them for the process."""
+    return vm.native_unhooked(encodings.search_function, (encoding,))

@@ -18,6 +18,7 @@ import types
 
 from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import Heard
+from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.records import Scope
 from stator.heap.tracker import unbox
 from stator.host.value_kinds import is_a
@@ -76,11 +77,25 @@ def _compile(vm: VM, source: object, filename: object, mode: object, flags: obje
     if Strategy.CODE_FROM_TEXT in vm.turned_off or is_own(vm.running):
         raise _refused("in a program that breaks")
     source, flags, dont_inherit, optimize = specialise_deep(vm, (source, flags, dont_inherit, optimize))
-    plain = type(source) in _TEXT and type(filename) in _TEXT and type(mode) is str
+    plain = (type(source) in _TEXT or _is_made_tree(vm, source)) and type(filename) in _TEXT and type(mode) is str
     if not plain or type(dont_inherit) not in (bool, int) or not isinstance(flags, int) \
-            or _feature_version != -1 or flags & ast.PyCF_ONLY_AST:
+            or _feature_version != -1:
         raise _refused("of something else than a text")
     return compiled(vm, source, filename, mode, flags if dont_inherit else flags | _inherited(vm), optimize)
+
+
+def _is_made_tree(vm: VM, source: object) -> bool:
+    """Whether a syntax tree was made inside, and so were all its parts."""
+    if not is_a(source, ast.AST):
+        return False
+    todo: list[object] = [source]
+    while todo:
+        value = todo.pop()
+        known = isinstance(value, (ast.AST, list)) or type(value) in CONSTANT_TYPES
+        if vm.heap.tracker_of(value) is not None or not known:
+            return False
+        todo += value if isinstance(value, list) else vars(value).values() if isinstance(value, ast.AST) else ()
+    return True
 
 
 def _inherited(vm: VM) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
@@ -17,14 +16,15 @@ from stator.interp.vm import VM
 
 
 @rule(sys.__excepthook__)
-def _show(vm: VM, exc_type: object, value: Any, traceback: object, /) -> None:
+def _show(vm: VM, exc_type: object, value: object, traceback: object, /) -> None:
     stream = vm.heap.scope(sys.__dict__).read("stderr")
     if type(stream) is not io.StringIO or vm.heap.tracker_of(stream) is not None:
         raise Break("SB015", "sys.__excepthook__: output to another stream than one of the call")
-    todo, seen = [value], set()
+    todo: list[object] = [value]
+    seen: set[int] = set()
     while todo:
         error = todo.pop()
-        if id(error) in seen or not is_a(error, BaseException):
+        if id(error) in seen or not isinstance(error, BaseException):
             continue
         seen.add(id(error))
         if is_a(error, (NameError, ImportError, SyntaxError)) or vm.heap.tracker_of(error) is not None:

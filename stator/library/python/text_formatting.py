@@ -7,7 +7,6 @@ done by `string.Formatter`, the same algorithm in Python, which is interpreted.
 from __future__ import annotations
 
 import _string
-import encodings
 import itertools
 import re
 import string
@@ -67,12 +66,6 @@ def _run_pattern(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
             raise unread(value)
     vm.heap.expose_deep(args)
     return vm.native_unhooked(callee, args, kwargs)
-
-
-@rule(encodings.search_function)
-def _find_codec(vm: VM, encoding: Any) -> Any:
-    """str.encode and its like look for codecs of the standard library, and keep them for the process."""
-    return vm.native_unhooked(encodings.search_function, (encoding,))
 
 
 @suspending_rule(re.sub, re.subn)

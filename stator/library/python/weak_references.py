@@ -45,7 +45,6 @@ def _check(vm: VM, args: Any) -> None:
         if WEAK in vm.turned_off:
             raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
         vm.identity.tells_of_deaths = True
-    vm.identity.weakly.append(weakref.ref(args[0]))
 
 
 def require_awaited(vm: VM) -> None:
@@ -64,7 +63,9 @@ def refuse_untold_deaths(vm: VM) -> None:
 def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if given := args[:2] if callee is weakref.ref else args[1:3]:
         _check(vm, given)
-    return vm.native_unhooked(callee, args, kwargs)
+    made = vm.native_unhooked(callee, args, kwargs)
+    vm.identity.weakly.append(weakref.ref(given[0]))
+    return made
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)

@@ -306,7 +306,7 @@ def _remove(vm: VM, self: Any) -> Any:
     return None
 
 
-def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:
+def register_graph(tensor: object, graph: Any, operands: tuple[Any, ...]) -> None:
     """The operation: `graph` is what a hook computes from a gradient and tensors of the forward pass."""
     if _requires_grad(tensor):
         _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program

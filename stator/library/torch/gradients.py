@@ -133,7 +133,7 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
     return leaves
 
 
-def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
+def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any]
                        ) -> tuple[Any, ...]:
     """Run the engine on the fakes; it frees what it frees in eager."""
     try:
@@ -155,7 +155,7 @@ def handed_on(vm: VM, found: tuple[Any, ...]) -> Any:
     return lambda each: each is not None and (id(each) in vm.recorder.nodes or ids.count(id(each)) > 1)
 
 
-def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any],
+def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any],
                      found: tuple[Any, ...]) -> None:
     vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds), options, found)
     vm.recorder.log.changes += 1

@@ -6,16 +6,17 @@ In: an assertion that reads every loaded module.  Out: the same assertion; the r
 from __future__ import annotations
 
 import sys
+import types
 import unittest.case
 import warnings
 from collections.abc import Callable
-from typing import Any
 
+from stator.interp.frame import Continuation
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
-_ASSERTS_WARNINGS: Any = getattr(unittest.case, "_AssertWarnsContext").__enter__
+_ASSERTS_WARNINGS = getattr(unittest.case, "_AssertWarnsContext").__enter__
 
 
 def clear_registries() -> None:
@@ -25,7 +26,9 @@ def clear_registries() -> None:
             module.__warningregistry__ = {}  # type: ignore[attr-defined]
 
 
-def record_warnings(context: Any, clear: Callable[[], None], recording: Any, filtered: Any) -> Any:
+def record_warnings(context: types.SimpleNamespace, clear: Callable[[], None],
+                    recording: type[warnings.catch_warnings[list[object]]],
+                    filtered: Callable[[str, object], None]) -> object:
     """`_AssertWarnsContext.__enter__`, in which `clear` stands for the loop over modules."""
     clear()
     context.warnings_manager = recording(record=True)
@@ -40,5 +43,5 @@ def _clear(vm: VM) -> None:
 
 
 @suspending_rule(_ASSERTS_WARNINGS)
-def _enter(vm: VM, cont: Any, context: Any) -> None:
+def _enter(vm: VM, cont: Continuation, context: object) -> None:
     vm.call_own(record_warnings, (context, clear_registries, warnings.catch_warnings, warnings.simplefilter), cont)

@@ -1,0 +1,219 @@
+"""The standard library inside a capture equals eager: addresses in texts, sizes, lifetimes, warnings, imports."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import gc
+import importlib
+import io
+import pickle
+import sys
+import types
+import unittest
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import stator
+
+
+def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    return stator.compile(function, backend="eager", fullgraph=True)  # type: ignore[no-any-return]
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.shown = repr(self)
+
+
+class Empty:
+    pass
+
+
+class Answers:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __index__(self) -> Any:
+        return self.answer
+
+
+def test_the_text_of_an_object_shows_the_address_of_the_object_that_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(table: dict[str, str]) -> tuple[Any, ...]:
+        made, walker = Plain(), iter([1, 2])
+        print(f"{walker!r:>60}")
+        table["text"] = "%s" % made  # noqa: UP031
+        return made, repr(made)[1:-1], walker, str(walker)
+
+    compiled = whole(program)
+    for _ in range(3):
+        table: dict[str, str] = {}
+        made, inner, walker, text = compiled(table)
+        assert repr(made) == made.shown == table["text"] == f"<{inner}>"
+        assert text == repr(walker) == capsys.readouterr().out.strip()
+
+
+def test_the_text_of_objects_from_outside_shows_their_own_addresses() -> None:
+    def program(value: Any) -> tuple[str, ...]:
+        return repr([value]), "%s" % value, "{}".format(value.append), str({1: value.append})  # noqa: UP031, UP032
+
+    compiled = whole(program)
+    for value in ([1], [2, 3], collections.UserList([4])):
+        assert compiled(value) == program(value)
+
+
+def test_sizes_of_objects_made_inside() -> None:
+    def program(count: int) -> list[int]:
+        made = [list(range(count)), {n: n for n in range(count)}, [n for n in range(count)], {n for n in range(count)},
+                tuple(range(count)), {**dict.fromkeys(range(count)), "a": 1}, "a" * count, 1 << count, count, [*range(count), 1]]
+        return [sys.getsizeof(each) for each in made]
+
+    compiled = whole(program)
+    for count in (0, 1, 5, 6, 11, 23):
+        assert compiled(count) == program(count)
+
+
+def test_collections_untrack_tuples_and_keep_weakly_referenced_objects() -> None:
+    def program(number: int) -> tuple[Any, ...]:
+        plain, held = (number, "a"), (number, [])
+        kept, dropped = Empty(), Empty()
+        first, second = weakref.ref(kept), weakref.ref(dropped)
+        del dropped
+        gc.collect()
+        return gc.is_tracked(plain), gc.is_tracked(held), first() is kept, second(), gc.is_tracked({"a": 1})
+
+    compiled = whole(program)
+    assert compiled(1) == program(1) == (False, True, True, None, False)
+    assert compiled(2) == program(2)
+
+
+def test_a_cycle_that_a_collection_ends_is_refused() -> None:
+    def program() -> bool:
+        made = Empty()
+        made.own = made  # type: ignore[attr-defined]
+        reference = weakref.ref(made)
+        del made
+        gc.collect()
+        return reference() is None
+
+    assert program()
+    with pytest.raises(stator.Unsupported, match="SB019"):
+        whole(program)()
+
+
+def test_warnings_of_conversions_are_recorded_and_replayed() -> None:
+    def recorded(value: Any) -> tuple[int, list[str]]:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always", DeprecationWarning)
+            number = int(value)
+        return number, [str(each.message) for each in heard]
+
+    def replayed(value: Any) -> int:
+        return int(value) + 1
+
+    for value in (Answers(True), Answers(3)):
+        assert whole(recorded)(value) == recorded(value)
+        with warnings.catch_warnings(record=True) as expected:
+            warnings.simplefilter("always")
+            replayed(value)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert whole(replayed)(value) == replayed(value)
+        assert {(str(each.message), each.lineno) for each in found} == {(str(e.message), e.lineno) for e in expected}
+
+
+def test_assert_warns_inside() -> None:
+    def program(case: unittest.TestCase, text: str) -> str:
+        with case.assertWarns(UserWarning) as context:
+            warnings.warn(text, UserWarning, stacklevel=1)
+        return str(context.warning)
+
+    compiled = whole(program)
+    assert compiled(unittest.TestCase(), "one") == "one"
+    assert compiled(unittest.TestCase(), "two") == "two"
+
+
+def test_the_hook_of_exceptions_writes_to_a_stream_of_the_call() -> None:
+    def program(number: int) -> str:
+        before, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            try:
+                [].missing  # type: ignore[attr-defined]  # noqa: B018
+            except AttributeError:
+                sys.__excepthook__(*sys.exc_info())
+            return f"{number} {sys.stderr.getvalue().splitlines()[-1]}"  # type: ignore[attr-defined]
+        finally:
+            sys.stderr = before
+
+    compiled = whole(program)
+    assert compiled(1) == program(1)
+    assert compiled(2) == program(2)
+
+
+def test_descriptors_called_by_hand_and_reductions() -> None:
+    class Slotted:
+        __slots__ = ("a",)
+
+    def program(text: str, target: Any) -> tuple[Any, ...]:
+        Slotted.a.__set__(target, text)  # type: ignore[attr-defined]
+        made = Slotted()
+        made.a = 1
+        Slotted.a.__delete__(made)  # type: ignore[attr-defined]
+        ordered = collections.OrderedDict(k=text)
+        return (str.upper.__get__(text)(), hasattr(made, "a"), ordered.__reduce__()[:2], bytearray(b"x").__reduce_ex__(4),
+                {1}.__reduce__(), pickle.loads(pickle.dumps(ordered)))
+
+    compiled = whole(program)
+    for text in ("p", "q"):
+        first, second = Slotted(), Slotted()
+        assert compiled(text, first) == program(text, second)
+        assert first.a == second.a == text
+
+
+def test_imports_by_name_and_behind_a_changed_table_of_modules() -> None:
+    def program(name: str) -> tuple[Any, ...]:
+        made = types.ModuleType("made_inside")
+        sys.modules["made_inside"] = made
+        try:
+            import json.decoder
+            return importlib.import_module(name), importlib.import_module("made_inside") is made, json.decoder
+        finally:
+            del sys.modules["made_inside"]
+
+    compiled = whole(program)
+    assert compiled("json.encoder") == program("json.encoder")
+    assert compiled("string") == program("string")
+
+
+def test_syntax_trees_and_orders_of_bases_inside() -> None:
+    class Reversed(type):
+        def mro(cls) -> list[type]:
+            return [cls, *super().mro()[1:]]
+
+    def program(number: int) -> tuple[Any, ...]:
+        tree = ast.parse(f"{number} + 1", mode="eval")
+        made = Reversed("made", (int,), {})
+        return eval(compile(tree, "<tree>", "eval")), type(tree.body).__name__, [each.__name__ for each in made.__mro__]
+
+    compiled = whole(program)
+    assert compiled(1) == program(1)
+    assert compiled(4) == program(4)
+
+
+def test_an_exception_whose_argument_has_no_text_is_handled() -> None:
+    class Unreadable:
+        __str__ = __repr__ = None  # type: ignore[assignment]
+
+    def program(number: int) -> int:
+        try:
+            raise AttributeError(Unreadable())
+        except AttributeError:
+            return number
+
+    compiled = whole(program)
+    assert compiled(1) == 1
+    assert compiled(2) == 2
