@@ -24,9 +24,9 @@ def with_masks(target: object, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _mask(index: object) -> object:
     if type(index) is tuple:
         return tuple(map(_mask, index))
-    if type(index) is not FakeTensor or index.dtype is not torch.uint8:
-        return index
-    memo: tuple[int, FakeTensor] | None = getattr(index, "boolean_mask", None)
-    if memo is None or memo[0] != index._version:  # one mask, one number of elements
-        memo = index.boolean_mask = (index._version, index.bool())  # type: ignore[attr-defined]
-    return memo[1]
+    if type(index) is FakeTensor and index.dtype is torch.uint8:
+        memo: tuple[int, object] | None = getattr(index, "boolean_mask", None)
+        if memo is None or memo[0] != index._version:  # one mask, one number of elements
+            memo = index.boolean_mask = (index._version, index.bool())  # type: ignore[attr-defined]
+        return memo[1]
+    return index

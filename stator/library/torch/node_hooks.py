@@ -58,12 +58,12 @@ def outside_hook(vm: VM, hook: object) -> object:
     own = instance_dict(hook) or {}
     function = outside_callable(vm, _WHAT, own.get("hook"))
     if not own.get("with_module"):
-        return _WrappedHook(function)
+        return _WrappedHook(function)  # type: ignore[call-arg]
     tracker = vm.heap.tracker_of(referent_of(own["module"]))
     if tracker is None:
         raise Break("SB016", f"{_WHAT}, of a module made inside the captured code")
     vm.guard_identity(tracker.standin)
-    return _WrappedHook(function, tracker.original)
+    return _WrappedHook(function, tracker.original)  # type: ignore[call-arg]
 
 
 @rule(torch.nn.Module._maybe_warn_non_full_backward_hook)
