@@ -24,7 +24,7 @@ def with_masks(target: object, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _mask(index: object) -> object:
     if type(index) is tuple:
         return tuple(map(_mask, index))
-    if type(index) is FakeTensor and index.dtype is torch.uint8:
+    if type(index) is FakeTensor and isinstance(index, torch.Tensor) and index.dtype is torch.uint8:
         memo: tuple[int, object] | None = getattr(index, "boolean_mask", None)
         if memo is None or memo[0] != index._version:  # one mask, one number of elements
             memo = index.boolean_mask = (index._version, index.bool())  # type: ignore[attr-defined]
