@@ -262,8 +262,7 @@ class Recorder(InputRecorder):
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 foreseen = results_of_layer(func, args, kwargs)
-                given = with_masks(target, args) if self.backend.in_order else args
-                result = func(*given, **kwargs) if foreseen is None else foreseen
+                result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
                 return result

@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.services import Recorder
+
 _INDEXING = frozenset({"getitem", "setitem", "__getitem__", "__setitem__"})
 
 
-def with_masks(target: object, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def with_masks(recorder: Recorder, target: object, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments of x[index] and x[index] = value for the rule of torch; those of other operations as they are."""
-    if len(args) < 2 or getattr(target, "__name__", target) not in _INDEXING:
+    if not recorder.backend.in_order or len(args) < 2 or getattr(target, "__name__", target) not in _INDEXING:
         return args
     return args[0], _mask(args[1]), *args[2:]
 
