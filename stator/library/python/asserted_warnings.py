@@ -27,7 +27,7 @@ def clear_registries() -> None:
 
 
 def record_warnings(context: types.SimpleNamespace, clear: Callable[[], None],
-                    recording: type[warnings.catch_warnings[list[object]]],
+                    recording: type[warnings.catch_warnings[list[warnings.WarningMessage]]],
                     filtered: Callable[[str, object], None]) -> object:
     """`_AssertWarnsContext.__enter__`, in which `clear` stands for the loop over modules."""
     clear()
