@@ -39,6 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("eager", "torch-model", "torch-step", "stator-model", "stator-step")
 MORE_SIDES = ("stator-flat", "stator-record")
 PROFILE = "profile"
+DIRECT = "direct calls"  # of a graph's pieces, without AOTAutograd's code around each
 COMPARED_STEPS = 8
 Row = dict[str, Any]
 
@@ -84,6 +85,7 @@ def serve(options: argparse.Namespace) -> None:
 
             plan.RECORDED = True
         events.subscribe(lambda event: kept.append(type(event).__name__))
+        _note_direct_calls(kept)
     side, _, mode = side.partition(":")
     mode = mode or options.mode
     settings: Row = {"mode": mode} if mode and mode != "flat" else {"backend": options.backend}
@@ -114,7 +116,7 @@ def serve(options: argparse.Namespace) -> None:
     print(json.dumps({"first": first, "cpu": cpu, "warm": warm, "results": results,
                       "captures": kept.count("CaptureStarted"), "breaks": kept.count("GraphBreak"),
                       "compilations": kept.count("BackendCompiled"), "cuts": kept.count("GraphCut"),
-                      "kept whole": kept.count("GraphKeptWhole")}), flush=True)
+                      "kept whole": kept.count("GraphKeptWhole"), "direct": kept.count(DIRECT)}), flush=True)
     for line in sys.stdin:
         if line.strip() == PROFILE:
             print(json.dumps({"profile": profile_of(run, device)}), flush=True)
@@ -127,6 +129,19 @@ def serve(options: argparse.Namespace) -> None:
         seconds = (time.perf_counter() - started) / repeats
         peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
         print(json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+
+
+def _note_direct_calls(kept: list[Any]) -> None:
+    from stator.backends.regions import compilation
+
+    join = compilation.join_directly
+
+    def noted(*args: Any) -> Any:
+        joined = join(*args)
+        kept.extend([DIRECT] if joined is not None else [])
+        return joined
+
+    compilation.join_directly = noted
 
 
 def _options_of(mode: str) -> Row:
@@ -268,7 +283,7 @@ def report(name: str, found: dict[str, Row]) -> None:
               f"{row['warm']:6.1f} s  step {step * 1e3:8.3f} ms  torch-model/this {ratio:5.2f}"
               f"  peak {row['peak'] / 2**20:7.0f} MiB  apart {distance:.1e}  captures {row['captures']}"
               f" breaks {row['breaks']} compilations {row['compilations']} cuts {row['cuts']}"
-              f" whole {row['kept whole']}", flush=True)
+              f" whole {row['kept whole']} direct {row['direct']}", flush=True)
         if "profile" in row:
             report_profile(row["profile"])
 

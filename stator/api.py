@@ -117,7 +117,6 @@ def make_entry(traced: Any, settings: Settings) -> Any:
 
 
 def _compile_class(cls: type, settings: Settings) -> type:
-    """Compile the calls of the class's instances, in place."""
     # nn.Module.__call__ goes through this name, and must stay what it is for hooks and in-place compilation.
     is_module = issubclass(cls, torch.nn.Module) and cls.__call__ is torch.nn.Module.__call__
     attribute = "_call_impl" if is_module else "__call__"
@@ -161,7 +160,6 @@ def is_compiled(obj: object) -> bool:
 
 
 def entry_of(compiled: object) -> _core.CompiledFunction:
-    """The entry object behind a compiled callable or module."""
     entry: object = compiled._compiled_call_impl if isinstance(compiled, torch.nn.Module) \
         and type(compiled) is not CompiledModule else compiled
     entry = getattr(entry, "_stator_entry", entry)

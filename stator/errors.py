@@ -127,6 +127,10 @@ class RankAgreementTimeout(StatorError):
     """Under strict=True: other ranks did not come to a place where this one captures."""
 
 
+class RanksDisagree(StatorError):
+    """Under strict=True: ranks captured one place with different breaks."""
+
+
 class DeclarationError(StatorError, ValueError):
     """A dimension that was declared dynamic, and is not: the text says what made a constant of it, and where."""
 

@@ -350,7 +350,6 @@ def subscribe(callback: Listener) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def record() -> Iterator[list[Event]]:
-    """Collect the events of all threads while the block runs."""
     log: list[Event] = []
     with contextlib.ExitStack() as block:
         block.callback(subscribe(log.append))

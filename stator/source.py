@@ -170,7 +170,7 @@ class Key(Source):
     key: Any
     _family = "key"
 
-    def __init__(self, base: Source, key: Any) -> None:
+    def __init__(self, base: Source, key: object) -> None:
         _store(self, "key", key)
         self._seal(base, key)
 

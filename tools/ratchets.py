@@ -64,6 +64,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
+    "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
+    "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14
@@ -83,16 +85,16 @@ VOCABULARY = frozenset("""
 abstract aot api argument arithmetic array assert assertion assignment async attention attribute autograd backend
 backward binding builtin cache call callable checkpoint class compilation compile compiled compiler cond constant
 container context copied copies copying cuda data decimal decode default delegation deprecation descriptor device
-dimension dispatch double dropout eager effect encode environment error exception fake file filter flag float flow
-forward frame frozen func function generator global grad gradient graph guard hashing hook identity immutable
-import index inductor inherited input instance instantiation instruction intrinsic introspection io item iteration
-iterator joins kernel layer layout lazy leaf library list local lock logging lookup membership memory meta metadata
-method mode model module mutation name namespace naming nested node noted number numpy object op opcode operation
-operator optimiser option optree output package partition patch pickling pieces polyfill printing propagation
+dimension dispatch distributed double dropout eager effect encode environment error exception fake file filter flag
+float flow forward frame frozen func function generator global grad gradient graph guard hashing hook identity
+immutable import index inductor inherited input instance instantiation instruction intrinsic introspection io item
+iteration iterator joins kernel layer layout lazy leaf library list local lock logging lookup membership memory meta
+metadata method mode model module mutation name namespace naming nested node noted number numpy object op opcode
+operation operator optimiser option optree output package partition patch pickling pieces polyfill printing propagation
 protocol random range raw recompile record recorded recurrent reference repro returned rng runtime scalar scope set
-setting shape signal size stack state static statistics stream subclass subgraph sum suspended symbol symbolic
-system table tensor text torch trace traceback traced transform transformed type value variable varying view vm
-vmap warning weak wrapper
+setting shape signal size stack state static statistics stream subclass subgraph sum suspended symbol symbolic system
+table tensor text torch trace traceback traced transform transformed type unittest value variable varying view vm vmap
+warning weak wrapper
 """.split())
 
 # Plain English, as few as there are.

@@ -11,8 +11,8 @@ comparison exits with 1 on a differing program, and on one that only one record 
 
 Each group of programs runs in a forked process of its own with a fixed hash seed, so that one program does not see
 another. A group that takes longer than `--seconds` is stopped. Groups that the record has are not run again. Texts
-leave out addresses, layouts of sets, which follow from addresses, and the home of a function of Stator. Facts about
-identity that sets of objects give are sorted.
+leave out addresses, layouts of sets, which follow from addresses, ids of processes, and names of modules of Stator.
+Facts about identity that sets of objects give are sorted.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b\d{12,}\b")
 LAYOUT = re.compile(r"(set_layout\(.*?\)) (==|is) .*", re.DOTALL)
 DISTINCT = re.compile(r"are_distinct\((.*)\)", re.DOTALL)
+PROCESS = re.compile(r"\b(getp?pid\(\)) == \d+")
+OWN_NAMES = re.compile(r"'stator(?:\.\w+)*', ")  # in a list of loaded modules
+OWN_ENTRY = re.compile(r"\bmodules\['stator\b")
 OWN_MODULE = re.compile(r"\bstator\.(?:\w+\.)+(?=\w)")
 GROUP = 25  # fuzzed programs that share one process
 
@@ -47,6 +50,7 @@ Program = tuple[str, Callable[[], Any]]
 def portable(text: str) -> str:
     """Remove addresses, their consequences, the homes of Stator's functions, and paths of the checkouts."""
     text = LAYOUT.sub(r"\1 == <layout>", ADDRESS.sub("<address>", text))
+    text = OWN_NAMES.sub("", PROCESS.sub(r"\1 == <process>", text))
     for root in {str(ROOT), str(Path(sys.modules["stator"].__file__ or "").parent.parent)}:
         text = text.replace(root, "<root>")
     return OWN_MODULE.sub("stator.", text)
@@ -74,7 +78,8 @@ def captured(run: Callable[[], Any]) -> dict[str, Any]:
         except Exception as error:
             failure = f"{type(error).__name__}: {error}".splitlines()[0]
     captures = [{"name": event.name, "graph": "" if event.graph is None else portable(event.graph.code),
-                 "guards": in_order([portable(guard.text()) for guard in event.guard_list]),
+                 "guards": in_order([portable(text) for text in (guard.text() for guard in event.guard_list)
+                                     if not OWN_ENTRY.search(text)]),
                  "residual": portable(event.residual_source)}
                 for event in log if isinstance(event, events.CaptureFinished)]
     breaks = [f"{event.code} {portable(event.cause)}" for event in log if isinstance(event, events.GraphBreak)]

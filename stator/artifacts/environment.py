@@ -53,14 +53,15 @@ def stator_digest() -> str:
 def process_facts() -> dict[str, Json]:
     """Versions and hardware."""
     found: dict[str, Json] = {
-        "format": FORMAT, "python": sys.version, "optimize": sys.flags.optimize, "platform": platform.platform(),
+        "format": FORMAT, "python": sys.version, "optimize": sys.flags.optimize,
+        "platform": " ".join([sys.platform, *platform.libc_ver()]),
         "machine": platform.machine(), "stator": stator_digest(), "torch": str(torch.__version__),
         "torch build": torch.version.git_version, "numpy": numpy.__version__,
-        "processor": torch.backends.cpu.get_cpu_capability(), "threads": torch.get_num_threads()}
+        "processor": torch.backends.cpu.get_cpu_capability()}
     if torch.cuda.is_available():
-        for number in range(torch.cuda.device_count()):
-            properties = torch.cuda.get_device_properties(number)
-            found[f"cuda:{number}"] = f"{properties.name} {properties.major}.{properties.minor}"
+        devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        kinds = [f"{each.name} {each.major}.{each.minor}" for each in devices]
+        found["GPU"] = kinds[0] if len(set(kinds)) == 1 else ", ".join(kinds)  # of one kind: their number is no fact
         found["cuda"] = torch.version.cuda
         found["driver"] = torch._C._cuda_getDriverVersion()
     return found

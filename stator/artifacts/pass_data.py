@@ -27,7 +27,7 @@ from stator.artifacts.object_writer import Describer
 from stator.artifacts.pass_reader import LOADED, AlignedPass, BoxedPass
 from stator.artifacts.raw_steps import Thing
 from stator.artifacts.value_writer import NotPortable
-from stator.backends.aot_wrappers import WrappedPasses, facts_of_wrappers
+from stator.backends.aot_wrappers import WrappedPasses, conditions_of, facts_of_wrappers
 from stator.backends.autograd_passes import JoinedPasses
 from stator.backends.inner_calls import Passes
 from stator.graph.fx.graph_modules import TEXT
@@ -110,7 +110,16 @@ class PassWriter(Describer):
                       self._graph, self._tensor):
             self._writers.insert(0, write)
 
+    def number(self, value: Thing) -> int:
+        found = super().number(value)
+        conditions = conditions_of(value)
+        if conditions is not None:
+            self.rows[found][1] = ["conditions", conditions]
+        return found
+
     def _autograd(self, value: Thing) -> Json:
+        if type(value) is types.FunctionType and value.__qualname__ == "make_boxed_func.<locals>.g":
+            return ["same", self.value(BoxedPass((value.__closure__ or ())[0].cell_contents))]
         found = value if type(value) is WrappedPasses else passes_of(value)
         if found is None:
             return None

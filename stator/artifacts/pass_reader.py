@@ -17,10 +17,12 @@ from torch import fx
 
 from stator.artifacts.container import Json
 from stator.artifacts.cuda_kernels import Launch, load_triton
+from stator.artifacts.environment import first_difference
 from stator.artifacts.kernel_files import load_kernel
 from stator.artifacts.made_objects import Note, Restorer
 from stator.artifacts.raw_steps import Data, Thing
-from stator.backends.aot_wrappers import WrappedPasses
+from stator.artifacts.value_reader import Stale
+from stator.backends.aot_wrappers import WrappedPasses, conditions_now, note_conditions
 from stator.backends.autograd_passes import JoinedPasses
 from stator.graph.fx.graph_modules import TEXT, make_captured, make_graph_module
 
@@ -78,6 +80,17 @@ class PassReader(Restorer):
                      "graph", "tensor"):
             self.made_by(kind, getattr(self, f"_{kind}"))
         self.made_by("method of graph", self._graph_method)
+
+    def _made(self, number: int, data: Data) -> object:
+        facts: Data = self.rows[number][1]
+        if facts is not None:
+            why = first_difference(conditions_now("threads" in facts[1]), facts[1])
+            if why is not None:
+                raise Stale(why)
+        made = super()._made(number, data)
+        if facts is not None:
+            note_conditions(made, facts[1])
+        return made
 
     def _wrapped(self, data: Data, note: Note) -> object:
         made = WrappedPasses(*map(self.value, data))

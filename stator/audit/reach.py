@@ -19,7 +19,7 @@ import numpy
 import torch
 
 from stator.breaks import Break
-from stator.cache.nested import Place, place_of
+from stator.cache.nested import Origin, origin_of
 from stator.heap import raw_access
 from stator.host.value_kinds import is_a
 
@@ -65,7 +65,7 @@ def of_the_program(module: str, cls: type) -> bool:
     for member in vars(cls).values():
         code = getattr(getattr(member, "__func__", member), "__code__", None)
         if type(code) is types.CodeType:
-            return place_of(code.co_filename) is Place.PROGRAM and not module.startswith("torch.")
+            return origin_of(code.co_filename) is Origin.PROGRAM and not module.startswith("torch.")
     own = vars(cls).get("__dict__")
     return not module.startswith(("torch.", "builtins")) and type(own) is types.GetSetDescriptorType
 
@@ -97,7 +97,7 @@ def function_parts(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name in ("__defaults__", "__kwdefaults__", "__dict__"):
         if held := getattr(function, name):
             yield f".{name}", held
-    if place_of(function.__code__.co_filename) is Place.PROGRAM:
+    if origin_of(function.__code__.co_filename) is Origin.PROGRAM:
         for name in global_names(function):
             if name in function.__globals__:
                 yield f":{name}", function.__globals__[name]
@@ -126,7 +126,6 @@ def tensor_parts(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
 
 
 def pairs_of(held: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The keys and values of a dict of any class, in its own order."""
     try:
         return list(raw_access.items_in_order(held))
     except Break:  # an OrderedDict that was written to as a plain dict has no other order

@@ -142,7 +142,6 @@ def one_operation(gm: fx.GraphModule, node: fx.Node, inputs: tuple[Any, ...]) ->
 
 
 def place_of_node(node: fx.Node | None) -> tuple[str, int] | None:
-    """The program's innermost line of a node's stack trace."""
     lines = ((node.meta.get("stack_trace") if node is not None else None) or "").strip().splitlines()
     for text in reversed(lines):
         if text.strip().startswith('File "'):
@@ -311,7 +310,6 @@ def tensor_literal(tensor: torch.Tensor) -> str:
 
 
 def graph_script(gm: fx.GraphModule, inputs: tuple[Any, ...], settings: Settings) -> str:
-    """Compile one graph with the backend and compare it with itself."""
     code = textwrap.indent(gm.code.strip(), "    ")
     given = "".join(f"    {literal(value)},\n" for value in inputs)
     return (f'"""A graph that the backend {settings.backend_name!r} compiles to something else."""\n'
@@ -340,7 +338,6 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def call_script(trials: Trials, note: str = "A call that is captured as something else.") -> str:
-    """Make the call eagerly and compiled, and compare the results."""
     fn = trials.fn
     function: Any = fn.__func__ if isinstance(fn, types.MethodType) else fn
     args = "".join(f"    {literal(value)},\n" for value in trials.args)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.audit.checkpoint import Checkpoint
 from stator.audit.likeness import Outcome, differences, run
-from stator.audit.reach import Place, Reached, parts, place_of, reach
+from stator.audit.reach import Origin, Reached, origin_of, parts, reach
 from stator.graph.analysis.mutation import is_repeatable, is_repeatable_target
 from stator.settings import marks
 
@@ -97,7 +97,7 @@ class Trials:
             return local
 
         def entered(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
-            return local if place_of(frame.f_code.co_filename) is Place.PROGRAM else None
+            return local if origin_of(frame.f_code.co_filename) is Origin.PROGRAM else None
 
         previous = sys.gettrace()
 

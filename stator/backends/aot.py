@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._guards import TracingContext
 
 from stator.backends.aot_rules import draws_in_place, eager_streams
 from stator.backends.inner_calls import keep_pass
@@ -106,9 +107,13 @@ def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs:
 def pass_through(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any],
                  decompositions: Callable[[], object] = lambda: None) -> Callable[..., Any]:
     with eager_streams(gm), compilers(gm) as given:  # the decompositions of draws depend on the streams
-        return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
+        compiled = load_autograd().aot_module_simplified(
             gm, example_inputs, **given, decompositions=decompositions(), partition_fn=draws_in_place(partition),
             keep_inference_input_mutations=True)
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []  # nobody reuses saved buffers here: a kept graph can run again
+    return compiled  # type: ignore[no-any-return]
 
 
 def failed_in_autograd(error: BaseException) -> bool:

@@ -18,12 +18,13 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 import torch
-from torch._C import _functionalization
 from torch.autograd.function import once_differentiable
 
+from stator.backends.autograd_passes import JoinedPasses
 from stator.backends.inner_calls import Boxed
 
 Thing: TypeAlias = Any  # an object of AOTAutograd, whose classes are not imported; an argument of a graph
+_functionalization: Thing = getattr(torch._C, "_functionalization", None)  # of torch 2.9 and later
 _RUNTIME = "torch._functorch._aot_autograd.runtime_wrappers"
 _PLAIN = ("non_alias", "unsafe_view_alias", "custom_function_view")
 _REFUSED = {"is_rng_op_functionalized": "random numbers by offset", "num_graphsafe_rng_states": "states of generators",
@@ -31,17 +32,28 @@ _REFUSED = {"is_rng_op_functionalized": "random numbers by offset", "num_graphsa
             "num_opaque_objects_saved_for_bw": "opaque objects"}
 
 
+# Settings that compilers read, and that no guard compares.
+_SETTINGS: dict[str, Callable[[], Thing]] = {
+    "threads": torch.get_num_threads, "float32 matmul precision": torch.get_float32_matmul_precision,
+    "flash attention": torch.backends.cuda.flash_sdp_enabled, "math attention": torch.backends.cuda.math_sdp_enabled,
+    "memory-efficient attention": torch.backends.cuda.mem_efficient_sdp_enabled,
+    "cuDNN attention": torch.backends.cuda.cudnn_sdp_enabled, "oneDNN": torch._C._get_mkldnn_enabled,
+    "cuDNN": torch._C._get_cudnn_enabled, "deterministic cuDNN": torch._C._get_cudnn_deterministic,
+    "filled memory": torch._C._get_deterministic_fill_uninitialized_memory, "anomaly mode": torch.is_anomaly_enabled}
+
+
 # ---------------------------------------------------------------------- while a graph is compiled
 
 
 class Around:
-    """What AOTAutograd wraps around the passes of one graph, as its own objects."""
+    """Wrappers of AOTAutograd around the passes of one graph, as its own objects."""
 
     def __init__(self) -> None:
         self.wrappers: list[tuple[Thing, Thing, Thing]] = []  # the wrapper, its settings, metadata of the graph
         self.rearranged = ""  # why the inputs of the passes are not those of the graph
 
 
+_conditions: weakref.WeakKeyDictionary[object, dict[str, Thing]] = weakref.WeakKeyDictionary()
 _known: weakref.WeakKeyDictionary[object, Around] = weakref.WeakKeyDictionary()  # by compiled function
 
 
@@ -82,6 +94,21 @@ def note_wrappers(compiled: object, around: Around) -> None:
     """Remember them for whoever stores the graph."""
     if around.wrappers and type(compiled) is FunctionType:
         _known[compiled] = around
+
+
+def conditions_now(generates: bool = True) -> dict[str, Thing]:
+    """Settings of torch that a graph which is compiled now depends on; `generates`: the backend generates loops."""
+    return {name: read() for name, read in _SETTINGS.items() if generates or name != "threads"}
+
+
+def note_conditions(compiled: object, conditions: dict[str, Thing]) -> None:
+    """Remember under which settings a graph was compiled."""
+    if type(compiled) in (FunctionType, JoinedPasses, WrappedPasses):
+        _conditions[compiled] = conditions
+
+
+def conditions_of(compiled: object) -> dict[str, Thing] | None:
+    return _conditions.get(compiled) if type(compiled) in (FunctionType, JoinedPasses, WrappedPasses) else None
 
 
 def facts_of_wrappers(compiled: object) -> WrapperFacts:
@@ -126,7 +153,7 @@ def view_steps(info: Thing) -> tuple[Thing, ...] | None:
     if known is None or not importlib.import_module("torch._functorch.config").view_replay_for_aliased_outputs:
         return None
     sequence = getattr(known, "sequence", None)
-    if sequence is None or any(each.has_symbolic_inputs for each in sequence):
+    if _functionalization is None or sequence is None or any(each.has_symbolic_inputs for each in sequence):
         return None
     return tuple(map(view_step, sequence))
 
@@ -172,7 +199,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Saved:
-    """What lies between the passes."""
+    """Values between the passes."""
 
     numbers: int
     unchecked: int  # tensors whose write count does not matter

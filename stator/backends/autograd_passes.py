@@ -63,7 +63,8 @@ class JoinedPasses:
                 out = direct.forward([values[number] for number in given])
                 for place, number in enumerate(made):
                     values[number] = out[place]
-                    kinds[number] = getattr(out[place], "dtype", None), getattr(out[place], "device", None)
+                    if number not in kinds:
+                        kinds[number] = getattr(out[place], "dtype", None), getattr(out[place], "device", None)
                 kept = out[direct.outputs:] if direct.backward is not None else ()
                 counts.append(len(kept))
                 saved += kept

@@ -26,13 +26,19 @@ from stator.backends.aot_rules import (
     trainable_lstm,
     without_size_marks,
 )
-from stator.backends.aot_wrappers import note_wrappers, wrappers_kept
+from stator.backends.aot_wrappers import conditions_now, note_conditions, note_wrappers, wrappers_kept
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
 from stator.backends.pieces import InOnePiece, compile_pieces, has_nothing_to_fuse, settings_kept
-from stator.backends.regions import Whole, compile_regions, gradients_to_take_between
+from stator.backends.regions import (
+    ONE_PIECE,
+    Whole,
+    compile_regions,
+    gradients_to_take_between,
+    is_short_step,
+)
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
 from stator.backends.symbol_inputs import with_symbols
@@ -53,7 +59,10 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     """Compile `gm`, which then belongs to the backend; `grad_enabled`: the grad mode of the capture."""
     consumed = consumed_results(gm.graph)
     compiled = compile_without_histories(gm, example_inputs, settings, fake_mode, grad_enabled, share)
-    return with_histories(compiled, consumed) if consumed else compiled
+    compiled = with_histories(compiled, consumed) if consumed else compiled
+    if find_backend(settings.backend).function not in NEED_NO_CODE:
+        note_conditions(compiled, conditions_now(settings.backend == "inductor"))
+    return compiled
 
 
 def compile_without_histories(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
@@ -134,6 +143,9 @@ def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence
         if settings.has_own_backend and has_nothing_to_fuse(piece.graph):
             return run_as_captured(piece, given, replace(settings, backend="eager", mode=None, options={}))
 
+        if short:
+            piece.meta[ONE_PIECE] = True
+
         def compile_it() -> Callable[..., Any]:
             return compile_piece(piece, given, settings, fake_mode, grad)
 
@@ -141,6 +153,7 @@ def compile_around_boundaries(gm: torch.fx.GraphModule, example_inputs: Sequence
             return compile_it()
         return share(piece, given, grad, compile_it)
 
+    short = is_short_step(gm, example_inputs, settings, grad_enabled)
     for gradient in gradients_to_take_between(gm, example_inputs, settings, grad_enabled):
         gradient.meta[BOUNDARY] = BETTER_CUT
     try:

@@ -213,7 +213,6 @@ class _Symbols:
         return expression.xreplace(self.numbers)
 
     def facts(self) -> Key:
-        """Ranges of the symbols, and guards over them."""
         ranges = [(number, self.env.var_to_range.get(symbol), symbol in self.env.sizes)
                   for symbol, number in self.numbers.items()]
         return (tuple([(number, known and (known.lower, known.upper), size) for number, known, size in ranges]),

@@ -54,7 +54,7 @@ class Contents:
         self.layouts: dict[int, Key] = {}  # of fakes, which the graph keeps alive
         self.inner: dict[str, Key] = {}
 
-    def of_node(self, node: fx.Node, named: Any) -> Key:
+    def of_node(self, node: fx.Node, named: object) -> Key:
         """`named`: what stands for a node among the arguments."""
         return (node.op, self.of_target(node), self.of(node.args, named), self.of(node.kwargs, named),
                 self.of(node.meta.get("example_value"), named), self.marks(node))
@@ -78,7 +78,7 @@ class Contents:
     def of_graph(self, module: fx.GraphModule) -> Key:
         return graph_key(Contents(module))
 
-    def of_input(self, node: fx.Node, value: Any) -> Key:
+    def of_input(self, node: fx.Node, value: object) -> Key:
         """A value from outside: also what a compiler may rely on from call to call."""
         source = node.meta.get("source")
         static = source is not None and is_member_of_module(source)

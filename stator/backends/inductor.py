@@ -19,7 +19,9 @@ from stator.backends.aot_rules import partitioner_of_marks
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.inner_calls import keep_pass, keeps_passes
 from stator.backends.kernel_launches import launches_shortened
+from stator.ranks.shipping import compile_on_one_rank
 from stator.settings.options import Settings
+from stator.settings.process_config import config
 
 
 def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
@@ -37,7 +39,7 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
 
     patches = partitioner_of_marks(gm) | config_patches(settings)
     with contextlib.ExitStack() as around:
-        if settings.starts_eagerly:  # another process compiles the backward pass, too
+        if settings.starts_eagerly or config.compile_on_one_rank:  # others compile the backward pass, too
             around.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
         inner = {}
         if passes is not None:
@@ -47,8 +49,8 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
             around.enter_context(loaded_passes_kept())
             inner["inner_compile"] = compile_pass
         around.enter_context(launches_shortened())
-        return module.compile_fx(  # type: ignore[no-any-return]
-            gm, list(example_inputs), config_patches=patches, **inner)
+        return compile_on_one_rank(gm, example_inputs, str(sorted(patches.items())), lambda: module.compile_fx(
+            gm, list(example_inputs), config_patches=patches, **inner))
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ def passes_kept() -> Iterator[Passes]:
         _wanted.reset(token)
 
 
-def keep_pass(kind: str, inputs: int, function: Any) -> Any:
+def keep_pass(kind: str, inputs: int, function: object) -> Any:
     """`kind`: "forward", "backward" or "inference"."""
     passes = _wanted.get()
     if passes is not None:

@@ -280,7 +280,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
 
     for node in step.inputs:
         known[node] = graph.placeholder(node.name)
-        known[node].meta = {key: value for key, value in node.meta.items() if key != BOUNDARY}
+        known[node].meta = {key: value for key, value in node.meta.items() if key not in (BOUNDARY, BUCKET)}
     for node in step.nodes:
         for each in node.all_input_nodes:
             copied(each)

@@ -58,7 +58,6 @@ class Named:
 
 
 def refuse_tuning(settings: Settings) -> None:
-    """The check of backends that take neither a mode nor options."""
     for given, value in tuning_keywords(settings).items():
         raise OptionValueError(f"backend {settings.backend_name!r} takes no {given}, but {given}={value!r} is given; "
                                "modes and options are for the backend 'inductor'")
@@ -79,7 +78,6 @@ def refuse_unknown_keywords(function: BackendFunction, settings: Settings) -> No
 
 
 def check_inductor_settings(settings: Settings) -> None:
-    """Refuse modes and options that Inductor does not have."""
     if settings.mode is not None and settings.mode not in USUAL_MODES:
         modes: Mapping[str, object] = importlib.import_module("torch._inductor").list_mode_options()
         if settings.mode not in modes:
@@ -104,7 +102,6 @@ def check_option(config: ModuleType, known: Mapping[str, Any], key: str, value: 
 
 
 def tuning_keywords(settings: Settings) -> dict[str, object]:
-    """The keyword arguments that a user's backend is called with."""
     mode = {} if settings.mode in (None, "default") else {"mode": settings.mode}
     return {**mode, **({"options": dict(settings.options)} if settings.options else {})}
 
@@ -147,7 +144,6 @@ def list_backends(exclude_tags: Collection[str] | None = ("debug", "experimental
 
 
 def find_backend(backend: str | BackendFunction) -> Backend:
-    """The backend of a name, or one made of a user's callable."""
     if not isinstance(backend, str):
         name = getattr(backend, "__name__", None) or type(backend).__name__
         return Backend(name, backend, check=functools.partial(refuse_unknown_keywords, backend))

@@ -33,7 +33,7 @@ _FUNCTIONS_PER_CODE = 8  # functions made again and again, each with its own def
 _TRIES = 3  # calls after which a function without a graph is left alone
 
 
-class Place(enum.Enum):
+class Origin(enum.Enum):
     """Whose code a file holds."""
 
     PROGRAM = enum.auto()  # may be compiled
@@ -41,17 +41,17 @@ class Place(enum.Enum):
     CLOSED = enum.auto()  # runs natively with all that it calls
 
 
-def place_of(filename: str) -> Place:
+def origin_of(filename: str) -> Origin:
     """Where a code object comes from decides whether it is captured."""
     if filename.startswith(_TORCH):
         if filename in _CALLS_MODULES:
-            return Place.PASSAGE
-        return Place.PROGRAM if filename.startswith(_LAYERS) else Place.CLOSED
+            return Origin.PASSAGE
+        return Origin.PROGRAM if filename.startswith(_LAYERS) else Origin.CLOSED
     if filename.startswith(("<frozen", "<stator")):
-        return Place.CLOSED
+        return Origin.CLOSED
     if filename.startswith(_STANDARD_LIBRARY) and not filename.startswith(_PACKAGES):
-        return Place.PASSAGE
-    return Place.PROGRAM
+        return Origin.PASSAGE
+    return Origin.PROGRAM
 
 
 @dataclass
@@ -78,7 +78,7 @@ class NestedFrames:
     def __init__(self, make_entry: Callable[[types.FunctionType], Any], own_codes: set[types.CodeType]) -> None:
         self._make_entry = make_entry
         self._own_codes = own_codes
-        self._places: dict[types.CodeType, Place] = {}
+        self._origins: dict[types.CodeType, Origin] = {}
         self.met: dict[Any, NestedFunction] = {}
         self._per_code: dict[types.CodeType, int] = {}
         # invoke(function, *args, **kwargs): call natively; frames entered below are compiled in turn.
@@ -87,15 +87,15 @@ class NestedFrames:
     def entered(self, func: types.FunctionType, args: tuple[Any, ...], closure: object) -> Any:
         """The hook's question about one frame: its value, or RUN, or RUN_ALL."""
         code = func.__code__
-        place = self._places.get(code)
-        if place is None:
-            place = self._places[code] = Place.PASSAGE if code in self._own_codes else place_of(code.co_filename)
-        if place is Place.CLOSED or _core.eager_depth():
+        origin = self._origins.get(code)
+        if origin is None:
+            origin = self._origins[code] = Origin.PASSAGE if code in self._own_codes else origin_of(code.co_filename)
+        if origin is Origin.CLOSED or _core.eager_depth():
             if torch_marks.alone_disabled(func) is None:  # asked at every call below a break
                 return closed(func)
             mark = marks.disabled_mark(func)
             return _hook.RUN_ALL if mark is None or mark.recursive else _hook.RUN
-        if place is Place.PASSAGE or closure or code.co_flags & _GENERATOR or code.co_flags & _FUNCTION != _FUNCTION:
+        if origin is Origin.PASSAGE or closure or code.co_flags & _GENERATOR or code.co_flags & _FUNCTION != _FUNCTION:
             return _hook.RUN
         mark = marks.disabled_mark(func)
         if mark is not None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stator.graph.fx.graph_instances import Description, describe, is_instance
+from stator.graph.fx.graph_instances import Description, describe_graph, is_instance
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import explain
 from stator.guards.shape_check import Operand
@@ -32,10 +32,10 @@ def description_of(done: Any, residual: Any) -> Description | None:
     outputs = next(node for node in reversed(residual.graph.graph.nodes) if node.op == "output")
     if any(getattr(node.meta.get("example_value"), "requires_grad", False) for node in outputs.all_input_nodes):
         return None
-    return describe(residual.graph.graph, residual.graph_inputs, symbols, done.vm.recorder.log.in_place)
+    return describe_graph(residual.graph.graph, residual.graph_inputs, symbols, done.vm.recorder.log.in_place)
 
 
-def shareable(done: Any, compiled: Any, description: Description | None) -> Shareable | None:
+def shareable(done: Any, compiled: object, description: Description | None) -> Shareable | None:
     """The record of a graph that has just been compiled, if it has sizes that may be others."""
     symbols = done.vm.recorder.symbols
     if description is None or not symbols.origins:

@@ -78,7 +78,6 @@ def is_given(tag: Installed | None) -> bool:
 
 
 def is_alike(one: CallSite, other: CallSite) -> bool:
-    """Whether two places of one function compile it in the same way."""
     return (one.is_nested == other.is_nested and one.stance.backend is other.stance.backend
             and same_settings(one.settings, other.settings))
 

@@ -31,7 +31,7 @@ from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
 from stator.capture.first_call import Installed, make_entry, report_eager_call, site_name, take_stored
-from stator.capture.rank_agreement import agree
+from stator.capture.rank_agreement import agree, results_compared
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
 from stator.capture.stages import capture, decline
 from stator.emit.resume.advance import Points
@@ -110,7 +110,6 @@ def reset() -> None:
 
 
 def shape_profile() -> str:
-    """Export the changing sizes that every place has met, as JSON."""
     sites = [compiled._stator_site for compiled in living(_entries)]
     return profile.export((site.place, site.shapes.memory) for site in sites)
 
@@ -206,7 +205,8 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
             return _core.RETRY
         started = time.perf_counter()
         try:
-            entry = traced(site, bound)
+            with results_compared(site, bool(installed)):
+                entry = traced(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left
                 site.points.leave_policy()

@@ -5,24 +5,30 @@ In: a call that no entry accepts, on each rank.  Out: a shape profile (shapes/pr
 At the first miss of a place each rank publishes the sizes and numbers of its arguments in the store of the process
 group, and waits for those of the others, at most `config.compiler_collectives_seconds`.  What differs is a symbol on
 all ranks.  A later miss publishes what the rank has learned and adopts what others have published; it waits for nobody.
-Calls that hit an entry come here never.
+
+Behind each capture a rank publishes its result: the breaks, and why it compiled again.  Ranks compare the results of
+equal numbers: a difference is an event, and a capture that no other rank has made after those seconds is one.  Nobody
+waits for it, unless `options={"strict": True}` wants an error.  Calls that hit an entry come here never.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
 import types
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 from stator import errors, events
-from stator.errors import RankAgreementTimeout
+from stator.errors import RankAgreementTimeout, RanksDisagree
 from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes import profile
@@ -42,6 +48,10 @@ class Site(Protocol):
     settings: Settings
     compiled: Any
     shapes: Policy
+    point: object
+
+    @property
+    def is_nested(self) -> bool: ...
 
     @property
     def place(self) -> str: ...
@@ -70,6 +80,22 @@ class RankMissing(events.Event):
         return (f"stator: rank {self.rank} captures {self.site}; {ranks} did not come there within {self.seconds:g} s. "
                 "It goes on with its own sizes. Remedy: compile on all ranks what all of them call, mark sizes with "
                 "mark_dynamic, or turn stator.config.enable_compiler_collectives off")
+
+
+class RanksDiffer(events.Event):
+    """Two ranks captured one place with different results; `theirs` is empty where the other did not capture it."""
+
+    site: str
+    rank: int
+    other: int
+    mine: str
+    theirs: str
+
+    def text(self) -> str:
+        theirs = f": {self.theirs}" if self.theirs else " has not captured it as often"
+        return (f"stator: {self.site}: rank {self.rank}: {self.mine}; rank {self.other}{theirs}. While one rank "
+                "compiles, the others wait in their next collective. Remedy: let ranks take the same branches, or "
+                "mark_dynamic what differs")
 
 
 # ---------------------------------------------------------------------- facts of a call
@@ -151,6 +177,29 @@ class Exchange:
             yield self.store.get(f"log/{self.adopted}").decode()
 
 
+    def publish_result(self, key: str, text: str) -> None:
+        self.store.set(f"{key}/{self.rank}", text)
+
+    def result_of(self, key: str, rank: int) -> str | None:
+        return self.store.get(f"{key}/{rank}").decode() if self.store.check([f"{key}/{rank}"]) else None
+
+
+@dataclass
+class Capture:
+    """One capture of this rank, and the ranks whose result is not known yet."""
+
+    key: str
+    site: str
+    result: str
+    again: bool
+    ended: float
+    waiting: list[int]
+    alike: bool = True
+
+
+_latest: list[Capture] = []  # the last one
+_captures: list[Capture] = []  # not yet compared with all ranks
+_numbers: Counter[str] = Counter()  # captures by place
 _exchanges: dict[int, Exchange] = {}  # of the world that there is, by the id of its group
 _worlds: list[int] = []  # a store may outlive a world
 _met: weakref.WeakSet[object] = weakref.WeakSet()  # entry objects that have had their first miss
@@ -165,6 +214,9 @@ def exchange() -> Exchange | None:
     world = id(dist.group.WORLD)
     if world not in _exchanges:
         _exchanges.clear()
+        _captures.clear()
+        _latest.clear()
+        _numbers.clear()
         _worlds.append(world)
         store = dist.PrefixStore(f"stator/agreement/{len(_worlds)}/", dist.distributed_c10d._get_default_store())
         _exchanges[world] = Exchange(store, dist.get_rank(), dist.get_world_size())
@@ -180,9 +232,9 @@ def agree(site: Site, bound: Sequence[object]) -> None:
     if site.compiled not in _met:
         _met.add(site.compiled)
         names = site.fn.__code__.co_varnames
-        seconds = float(config.compiler_collectives_seconds)
+        seconds = patience(with_others, site, float(config.compiler_collectives_seconds))
         everybody, missing = with_others.compare(place, facts_of(names, bound), seconds)
-        if missing:
+        if missing and seconds:
             _report_missing(site, RankMissing(site.name, with_others.rank, missing, seconds))
         found = differing(everybody)
         if any(found.values()):
@@ -196,6 +248,66 @@ def agree(site: Site, bound: Sequence[object]) -> None:
     for text in with_others.learned():
         profile.load(text)
     site.shapes.memory.foreseen = profile.foreseen(place)
+    for capture in list(_captures):
+        compare_results(with_others, capture, float(config.compiler_collectives_seconds))
+
+
+def patience(with_others: Exchange, site: Site, seconds: float) -> float:
+    """Seconds to wait for other ranks at a place: none behind a break that not all of them have."""
+    if site.point is None and not site.is_nested or not _latest:
+        return seconds
+    while _latest[0].waiting and time.monotonic() < _latest[0].ended + seconds:
+        compare_results(with_others, _latest[0], seconds)
+        time.sleep(PAUSE if _latest[0].waiting else 0)
+    return seconds if _latest[0].alike and not _latest[0].waiting else 0.0
+
+
+@contextlib.contextmanager
+def results_compared(site: Site, again: bool) -> Iterator[None]:
+    """Compare the result of a capture in this block with those of other ranks; `again`: there are entries."""
+    with_others = exchange()
+    if with_others is None:
+        yield
+        return
+    with events.record() as log:
+        yield
+    breaks = [f"{each.code} at {os.path.basename(each.filename or '')}:{each.line}" for each in log
+              if type(each) is events.GraphBreak]
+    result = f"{'captured again, ' if again else ''}{'breaks: ' + ', '.join(breaks) if breaks else 'no break'}"
+    key, seconds = f"{site.place}/result/{_numbers[site.place]}", float(config.compiler_collectives_seconds)
+    _numbers[site.place] += 1
+    with_others.publish_result(key, result)
+    capture = Capture(key, site.name, result, again, time.monotonic(),
+                      [rank for rank in range(with_others.size) if rank != with_others.rank])
+    _captures.append(capture)
+    _latest[:] = [capture]
+    del _captures[:-MOST]
+    while True:
+        found = compare_results(with_others, capture, seconds)
+        if not site.settings.strict or found or not capture.waiting or time.monotonic() > capture.ended + seconds:
+            break
+        time.sleep(PAUSE)
+    if site.settings.strict and found:
+        raise RanksDisagree(found[0].text())
+
+
+def compare_results(with_others: Exchange, capture: Capture, seconds: float) -> list[RanksDiffer]:
+    """Emit what differs from the results that other ranks have published; a capture made again alone is late."""
+    found = []
+    for rank in list(capture.waiting):
+        theirs = with_others.result_of(capture.key, rank)
+        late = theirs is None and capture.again and time.monotonic() > capture.ended + seconds
+        if theirs is not None or late:
+            capture.waiting.remove(rank)
+            if theirs != capture.result:
+                capture.alike = False
+                found.append(RanksDiffer(capture.site, with_others.rank, rank, capture.result, theirs or ""))
+    if not capture.waiting:
+        with contextlib.suppress(ValueError):
+            _captures.remove(capture)
+    for event in found:
+        events.emit(event)
+    return found
 
 
 def _report_missing(site: Site, event: RankMissing) -> None:

@@ -50,7 +50,7 @@ from stator.guards.guard_filter import kept_guards
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
-from stator.guards.partition import Address, Place, partition
+from stator.guards.partition import Address, SharedPlace, partition
 from stator.heap.adopt.instances import leaf_sources
 from stator.heap.shared_state import guard_two_names
 from stator.host.garbage_collection import collector_running
@@ -298,7 +298,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
             for tensor, source, _ in candidates:
                 done.vm.heap.guard_call(shared_memory.mapped_file, shared_memory.mapped_file(tensor), source)
         address = Address.STORAGE if recorder.backend.in_order else Address.MEMORY
-        places = [Place(source, address, is_written) for _, source, is_written in candidates]
+        places = [SharedPlace(source, address, is_written) for _, source, is_written in candidates]
         done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))
 
 
@@ -309,8 +309,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guard_slots(vm)
     branches = vm.recorder.known.branches
     if branches.truths:
-        sources = tuple(each.source for each in branches.inputs.values())
-        vm.heap.guard(CallOf(Pinned(branches.function()), sources), Kind.FRESH_CALL, written(branches.truths.values()))
+        sources = [each.source for each in branches.inputs.values()]
+        vm.heap.guard_call(branches.function(), written(branches.truths.values()), *sources)
     guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)

@@ -62,7 +62,7 @@ class GraphTime:
             count = _operators(module)
             return self.timed(compile_once(module, *rest), count)
 
-        stages.compile_once = compile_timed
+        stages.compile_once = compile_timed  # type: ignore[assignment]
         try:
             yield
         finally:

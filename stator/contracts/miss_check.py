@@ -20,7 +20,7 @@ from stator.contracts.contract import Contract
 from stator.contracts.facts import Change, UserTerms, changes
 from stator.contracts.patterns import Fact
 from stator.contracts.trial import captured_guards, tell_apart
-from stator.contracts.violation import ContractViolation, Tried, describe
+from stator.contracts.violation import ContractViolation, Tried, violation_text
 from stator.host.suspended_patches import find_patches, suspended
 from stator.settings import marks, stance
 from stator.settings.process_config import config
@@ -159,7 +159,8 @@ class Governor:
         tried = None if fixed else self.tried(site, bound, others, found, named)
         entries_fixed = [pattern.shown for pattern in self.contract.fixed
                          if any(pattern.covers(change.fact) for change in fixed)]
-        return describe(site.name, (*fixed, *others), list(dict.fromkeys(entries_fixed)), self.contract.entries, tried)
+        unique = list(dict.fromkeys(entries_fixed))
+        return violation_text(site.name, (*fixed, *others), unique, self.contract.entries, tried)
 
     def outside(self, site: CallSite, change: Change) -> bool:
         return self.contract.fixes(change.fact) or not any(

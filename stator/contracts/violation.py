@@ -41,7 +41,7 @@ class Tried:
     captured: bool = True
 
 
-def describe(name: str, changed: Sequence[Change], fixed: Sequence[str], varies: Sequence[str],
+def violation_text(name: str, changed: Sequence[Change], fixed: Sequence[str], varies: Sequence[str],
              tried: Tried | None) -> ContractViolation:
     """The error of a call; `fixed` are entries of the contract that forbid it."""
     kind = "fixed by" if fixed else "outside"

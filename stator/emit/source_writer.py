@@ -48,13 +48,11 @@ class Writer:
         return candidate
 
     def constant(self, value: object, hint: str = "") -> str:
-        """An expression for an object the residual program holds on to."""
         if type(value) in _LITERALS and (type(value) is not int or abs(value) < 1 << 64):
             return repr(value)
         return self.held(value, hint)
 
     def held(self, value: object, hint: str = "") -> str:
-        """The name of an object that the residual program holds."""
         name = self._by_id.get(id(value))
         if name is None:
             name = self.fresh(hint or name_of(value))

@@ -141,7 +141,7 @@ def _expected_text(guard: Guard) -> str:
     return _shown(value[1] if guard.kind in (Kind.TYPE_ATTR, Kind.TYPE_FIELD) else value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if is_a(value, torch.Tensor):
         return tensor_meta(value).text()
     return repr(value) if type(value) in TORCH_CONSTANTS else name_of(value)

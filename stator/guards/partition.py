@@ -34,7 +34,7 @@ class NoAddress(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SharedPlace:
     """A source, and the state that is found there."""
 
     source: Source
@@ -46,7 +46,7 @@ class Place:
 class Partition:
     """The group of each place, named by its first place; `begins`: first bytes of its memory and its storage."""
 
-    places: tuple[Place, ...]
+    places: tuple[SharedPlace, ...]
     groups: tuple[int, ...]
     begins: tuple[tuple[int, int] | None, ...]
 
@@ -90,7 +90,7 @@ class Partition:
         return None
 
 
-def partition(places: Sequence[Place], values: Sequence[Any]) -> Partition:
+def partition(places: Sequence[SharedPlace], values: Sequence[Any]) -> Partition:
     """The groups of the values at the places."""
     ranges = [byte_range(place.address, value) for place, value in zip(places, values, strict=True)]
     groups, begins = group(ranges, [place.written for place in places])

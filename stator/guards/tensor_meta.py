@@ -14,9 +14,7 @@ import torch
 from numpy import ndarray
 
 Extent: TypeAlias = "int | None"
-_KEY = torch._C.DispatchKey
-_FLAGS = (("inference", _KEY.ADInplaceOrView, True), ("conjugate", _KEY.Conjugate, False),
-          ("negative", _KEY.Negative, False))  # key, and whether a plain tensor has it
+_FLAGS = (("inference", "ADInplaceOrView", True), ("conjugate", "Conjugate", False), ("negative", "Negative", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class TensorMeta:
             parts.append(f"layout {_short(self.layout)}")
         parts += [f"offset {self.storage_offset}"] * bool(self.storage_offset)
         keys = torch._C.DispatchKeySet.from_raw_repr(self.dispatch_keys)
-        flags = [name for name, key, of_plain in _FLAGS if keys.has(key) is not of_plain]
+        flags = [name for name, key, of_plain in _FLAGS if keys.has(getattr(torch._C.DispatchKey, key)) is not of_plain]
         return " ".join([*parts, f"keys {', '.join(flags)}"] if flags else parts)
 
 

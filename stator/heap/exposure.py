@@ -17,7 +17,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import expose_order
-from stator.heap.iterators.peekable_iterators import expose_upcoming
+from stator.heap.iterators.peekable_iterators import expose_peekable
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple, raw_members, raw_store
 from stator.heap.records import Records
@@ -48,9 +48,9 @@ class Exposure(Records):
         shape = tracker.shape
         if is_a(value, types.SimpleNamespace):
             self.expose_attributes(tracker)
-        if shape is ShadowKind.UPCOMING:
+        if shape is ShadowKind.PEEKABLE:
             tracker.exposed = False
-            expose_upcoming(self, tracker)  # type: ignore[arg-type]  # it is a Heap
+            expose_peekable(self, tracker)  # type: ignore[arg-type]  # it is a Heap
         elif shape is ShadowKind.LIST:
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
             for i, item in enumerate(list(raw_members(value))):

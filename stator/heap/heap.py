@@ -42,7 +42,7 @@ from stator.heap.iterators.peekable_iterators import (
     COPIED,
     ENDLESS,
     SEQUENCES,
-    adopt_upcoming,
+    adopt_peekable,
 )
 from stator.heap.pure_readers import (
     default_factory_of,
@@ -115,7 +115,7 @@ class Heap(Exposure):
         self.adopters.update(iterator_adopters(self))
         for cls in SEQUENCES | COMPOSITES | ENDLESS | COPIED | AHEAD:
             otherwise = self.adopters.get(cls, self._adopt_opaque)
-            self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=otherwise)
+            self.adopters[cls] = functools.partial(adopt_peekable, self, otherwise=otherwise)
         self.adopters.update({**holder_adopters(self), **array_adopters(self)})
 
     def allows_replay(self) -> bool:
@@ -151,7 +151,7 @@ class Heap(Exposure):
             if owned or first != source:
                 self.adopt(original, first)
 
-    def _choose(self, value: Any) -> Adopter:
+    def _choose(self, value: object) -> Adopter:
         cls = type(value)
         if is_a(value, torch.Tensor):
             return self._adopt_tensor
@@ -268,7 +268,7 @@ class Heap(Exposure):
         self.guard(source, Kind.LEN, len(value))
         return tracker.standin
 
-    def _adopt_dict(self, value: Any, source: Source) -> Any:
+    def _adopt_dict(self, value: object, source: Source) -> Any:
         owner = self.dicts.namespaces.get(id(value))
         if owner is not None:  # the __dict__ of an object: the two must stay one
             self.guard(source, Kind.ALIAS, DictOf(owner.source))

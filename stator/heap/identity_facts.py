@@ -194,7 +194,7 @@ class Constants:
         if not rest:  # the other side may be a literal of the program
             self.heap.guard(first, Kind.ID, value)
 
-    def guard_identity(self, value: Any) -> None:
+    def guard_identity(self, value: object) -> None:
         known = self.places.get(id(value))
         for source in () if known is None else known[1]:
             self.heap.guard(source, Kind.ID, value)

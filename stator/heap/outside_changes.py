@@ -46,7 +46,6 @@ def let_go(tracker: VariableTracker) -> list[Any]:
 
 
 def _initial_parts(tracker: VariableTracker, contents: bool = True) -> list[Any]:
-    """Parts of an object when it was adopted, boxes among them."""
     initial = tracker.initial if contents else None
     parts = [part for pair in initial.items() for part in pair] if type(initial) is dict \
         else list(initial) if type(initial) is list else [initial] if type(initial) is Box else []
@@ -75,7 +74,7 @@ def _contents(tracker: VariableTracker) -> tuple[int, ...]:
     """Of what has bytes, or a position: a number that differs when they do."""
     if tracker.shape is ShadowKind.BUFFER or tracker.shape is ShadowKind.ARRAY:
         return (hash(bytes_of(tracker.standin)),)
-    if tracker.shape is ShadowKind.UPCOMING or tracker.shape is ShadowKind.ITERATOR:
+    if tracker.shape is ShadowKind.PEEKABLE or tracker.shape is ShadowKind.ITERATOR:
         return tuple(_positions(tracker.standin))
     return ()
 
@@ -201,7 +200,6 @@ def _let_go(heap: Heap) -> Iterator[Any]:
 
 
 def _references_of_ours(heap: Heap) -> dict[int, int]:
-    """Count the references of the trace to each outside object."""
     counts: dict[int, int] = {}
     for tracker in heap.trackers:
         for part in (tracker.original, *_initial_parts(tracker)):

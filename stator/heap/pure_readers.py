@@ -48,7 +48,7 @@ def readable(*classes: type) -> frozenset[type]:
     return frozenset(cls for cls in classes if cls.__reduce__ is not object.__reduce__)
 
 
-def set_state(iterator: Any, state: Any) -> None:
+def set_state(iterator: Any, state: object) -> None:
     """Make a C iterator stand where `reduced` has told that another one stood."""
     _hook.quietly(iterator.__setstate__, state)
 
@@ -105,7 +105,6 @@ def plain_value(value: Any) -> Any:
 
 
 def bytes_of(buffer: Any) -> bytes:
-    """The contents of a bytearray or an array, as they are now."""
     return buffer.tobytes() if type(buffer) is numpy.ndarray else memoryview(buffer).tobytes()
 
 

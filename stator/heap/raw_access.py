@@ -103,7 +103,6 @@ _C_HEAP_MODULES = frozenset({"_thread", "_random", "_struct", "_io", "_ssl", "_h
 
 @cached_by_class
 def slot_members(cls: type) -> tuple[types.MemberDescriptorType, ...]:
-    """The `__slots__` descriptors of a class and its bases."""
     found = []
     for base in cls.__mro__:
         if base.__flags__ & _HEAP_TYPE and "__slots__" in base.__dict__:
@@ -111,8 +110,7 @@ def slot_members(cls: type) -> tuple[types.MemberDescriptorType, ...]:
     return tuple(found)
 
 
-def slot_values(value: Any, cls: Any = None) -> dict[types.MemberDescriptorType, Any]:
-    """The slots of an object that are set, of its class or of `cls`."""
+def slot_values(value: object, cls: Any = None) -> dict[types.MemberDescriptorType, Any]:
     found = {}
     for member in slot_members(cls or type(value)):
         with contextlib.suppress(AttributeError):
@@ -136,7 +134,7 @@ _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
 _RAW: tuple[type, ...] = (list, tuple, set, frozenset, collections.deque)
 
 
-def instance_dict(value: Any) -> dict[str, Any] | None:
+def instance_dict(value: object) -> dict[str, Any] | None:
     """The real instance dict, whatever the class says about `__dict__`."""
     getter = _dict_getter(type(value))
     return None if getter is None else getter(value)
@@ -148,7 +146,7 @@ def namespace_of(value: object) -> dict[str, Any]:
     return own
 
 
-def set_instance_dict(value: Any, namespace: dict[str, Any]) -> None:
+def set_instance_dict(value: object, namespace: dict[str, Any]) -> None:
     found = next(base.__dict__["__dict__"] for base in mro_of(type(value))
                  if type(base.__dict__.get("__dict__")) is types.GetSetDescriptorType)
     found.__set__(value, namespace)
@@ -171,13 +169,13 @@ def _dict_getter(cls: type) -> Any:
     return getter
 
 
-def raw_members(container: Any) -> Iterator[Any]:
+def raw_members(container: object) -> Iterator[Any]:
     """The members of a list, tuple, set, frozenset or deque, whatever its class says about `__iter__`."""
     base: Any = _container_base(type(container))
     return base.__iter__(container)
 
 
-def raw_store(container: Any, index: int, value: object) -> None:
+def raw_store(container: object, index: int, value: object) -> None:
     """Overwrite an item of a list or deque, whatever its class says about `__setitem__`."""
     base: Any = _container_base(type(container))
     base.__setitem__(container, index, value)

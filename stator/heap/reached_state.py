@@ -40,7 +40,7 @@ class Reach:
 
     __slots__ = ("objects", "names", "unbounded", "_seen", "_todo", "_holders", "_named", "_stored")
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: object) -> None:
         self.objects: dict[int, Any] = {}
         self.names: set[tuple[int, str]] = set()
         self._seen: dict[int, Any] = {}
@@ -181,7 +181,7 @@ class Reach:
                         type.__setattr__(self._seen[number], name, value)
 
 
-def _is_bound(member: types.MemberDescriptorType, value: Any) -> bool:
+def _is_bound(member: types.MemberDescriptorType, value: object) -> bool:
     try:
         member.__get__(value)
     except AttributeError:
@@ -193,7 +193,7 @@ def _differ(now: Any, then: Any) -> bool:
     return now is not then and not (type(now) is tuple and len(now) == 2 and now[0] is then[0] and now[1] is then[1])
 
 
-def is_of_library(name: Any) -> bool:
+def is_of_library(name: object) -> bool:
     return str(name).partition(".")[0] in _LIBRARIES
 
 
@@ -240,7 +240,6 @@ def kernels_of(target: Any) -> Iterator[Any]:
 
 
 def _python_keys(target: OpOverload) -> list[str]:
-    """Keys of the dispatcher for which Python code is registered."""
     lines = [line.partition(": registered at ") for line in torch._C._dispatch_dump(target.name()).splitlines()]
     return [key.partition("[")[0] for key, _, place in lines if ".py:" in place and not key.startswith(_IGNORED_KEYS)]
 

@@ -196,7 +196,7 @@ class Records(Mechanism):
             return  # the object is held by the entry: what it is cannot change
         self.guards.add(Guard(source, kind, value, self.services.locate()))
 
-    def guard_call(self, reader: Callable[..., object], answer: object, *sources: Source) -> None:
+    def guard_call(self, reader: object, answer: object, *sources: Source) -> None:
         """Guard the answer of a pure reader, which is called again at every entry."""
         self.guard(CallOf(Pinned(reader), sources), Kind.FRESH_CALL, answer)
 

@@ -15,7 +15,7 @@ import torch
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.guards.partition import Address, NoAddress, Place, Range, byte_range, partition
+from stator.guards.partition import Address, NoAddress, Range, SharedPlace, byte_range, partition
 from stator.guards.tensor_meta import same_contents
 from stator.heap.iterators.peekable_iterators import may_walk, walks
 from stator.heap.pure_readers import bytes_of, entries_of_class, mapping_behind, proxy_of_class
@@ -62,7 +62,7 @@ class States:
             known = shadows.setdefault(id(state), shadow)
             if known is not shadow and id(state) in changed:
                 raise Break("SB006", f"a write to {source.text()}, which is met under two names", whole_call=True)
-            places.append(Place(source, written=id(state) in changed))
+            places.append(SharedPlace(source, written=id(state) in changed))
             states.append(state)
         # Objects that a call brings, or a reader makes, have a guard apart: a guard over objects that stay is proven
         # by their staying.
@@ -161,7 +161,7 @@ def guard_two_names(heap: Heap, class_overlays: dict[type, dict[str, Any]], resh
 def _guard_walks(heap: Heap, mutated: VariableTracker) -> None:
     """An iterator over another container is still no iterator over this one."""
     for other in heap.trackers:
-        if other.shape is ShadowKind.UPCOMING and may_walk(type(other.original), mutated.original) \
+        if other.shape is ShadowKind.PEEKABLE and may_walk(type(other.original), mutated.original) \
                 and not walks(other.original, mutated.original):
             heap.guard_call(walks, False, other.source, mutated.source)
 
@@ -198,7 +198,6 @@ class Faces:
             held.clear()
 
     def add_copy(self, tracker: VariableTracker) -> None:
-        """The contents of a buffer or of an array are copied now."""
         self.refuse_stale(tracker)
         mine = extent_of(tracker.original)
         for other in (*self._tensors(), *self.copies):
@@ -272,7 +271,7 @@ class Faces:
         written = [*map(self.was_written, self.copies), *map(self.is_written, tensors)]
         if len(written) > 1 and any(written):
             faces = [*self.copies, *tensors]
-            places = [Place(face.source, Address.MEMORY, was) for face, was in zip(faces, written, strict=True)]
+            places = [SharedPlace(face.source, Address.MEMORY, was) for face, was in zip(faces, written, strict=True)]
             self.heap.guard(places[0].source, Kind.PARTITION, partition(places, [face.original for face in faces]))
 
 

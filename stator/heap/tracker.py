@@ -28,7 +28,7 @@ class ShadowKind(enum.Enum):
     SET = "set"
     OBJECT = "object"  # only a __dict__ and slots
     CELL = "cell"
-    UPCOMING = "upcoming"  # an iterator, by the items it has yet to yield
+    PEEKABLE = "peekable"  # an iterator, by the items it has yet to yield
     OPAQUE = "opaque"  # the user's object itself; only its identity may be used
     ITERATOR = "iterator"  # a C iterator; `initial` is where it stood
     ARRAY = "array"  # numpy.ndarray; filled once its contents are read
@@ -37,7 +37,7 @@ class ShadowKind(enum.Enum):
 
 
 # They change when they are read, or where nobody notes it.
-MOVING = frozenset({ShadowKind.UPCOMING, ShadowKind.ITERATOR, ShadowKind.ARRAY, ShadowKind.BUFFER})
+MOVING = frozenset({ShadowKind.PEEKABLE, ShadowKind.ITERATOR, ShadowKind.ARRAY, ShadowKind.BUFFER})
 
 
 class VariableTracker:

@@ -31,7 +31,7 @@ class Forwarding:
     def __init__(self, handler: Any) -> None:
         self.handler = handler
 
-    def __call__(self, number: int, frame: Any) -> None:
+    def __call__(self, number: int, frame: object) -> None:
         try:
             self.handler(number, frame)
         except BaseException as error:

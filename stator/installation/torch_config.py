@@ -27,7 +27,7 @@ _READ = frozenset({*SETTINGS, *_ALIASES, "assume_static_by_default", "automatic_
 _said: set[str] = set()
 
 
-def in_torchs_config(name: str, default: Any = None) -> Any:
+def in_torchs_config(name: str, default: object = None) -> Any:
     """A setting of torch._dynamo.config; `default` where nobody has loaded it."""
     return getattr(sys.modules.get("torch._dynamo.config"), name, default)
 

@@ -136,7 +136,7 @@ def compiled_by_torch() -> Iterator[None]:
         _by_torch.active = before
 
 
-def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
+def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: object = None) -> Any:
     """torch.compiler.set_stance; skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here."""
     return stance_of(stance, force_backend=force_backend)
 
@@ -162,7 +162,7 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_
     return lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn))
 
 
-def optimize_assert(backend: Any, **others: Any) -> Callable[[Any], Any]:
+def optimize_assert(backend: object, **others: Any) -> Callable[[Any], Any]:
     """optimize() without graph breaks."""
     return optimize(backend, nopython=True, **{name: value for name, value in others.items() if name == "dynamic"})
 

@@ -242,7 +242,8 @@ def _recompiled(capture: Capture, event: events.Recompile) -> None:
     filename, line = capture.place or ("", 0)
     head = (f"Recompiling function {short(event.name)} in {filename}:{line}\n"
             "    triggered by the following guard failure(s):\n")
-    log("recompiles", lambda: f"{head}    - {reasons[0]}")
+    where = f"  # {event.filename}:{event.line}" if event.filename is not None else ""
+    log("recompiles", lambda: f"{head}    - {reasons[0]}{where}\n    more: python -m stator code recompiles")
     log("recompiles_verbose", lambda: head + "\n".join(
         f"    guard {number} failures:\n    - {reason}" for number, reason in enumerate(reasons)))
     trace_artifact("recompile_reasons", "json", lambda: json.dumps(reasons))

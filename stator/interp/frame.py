@@ -287,7 +287,6 @@ def places_from(frame: Frame | None) -> tuple[Place, ...]:
 
 
 def frame_at(place: Place, held: dict[str, Any] | None = None) -> types.FrameType:
-    """A frame object that stands there and holds these locals."""
     frame: types.FrameType = _hook.new_frame(place.code, place.namespace, held or {})
     _hook.set_lasti(frame, place.lasti)
     return frame

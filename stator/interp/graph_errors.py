@@ -43,7 +43,7 @@ _NULL_EXIT = contextlib.nullcontext.__exit__
 _GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
 
 
-def caught_in(frame: Frame, generators: Any, outside: Container[int] = ()) -> int:
+def caught_in(frame: Frame, generators: object, outside: Container[int] = ()) -> int:
     """Handlers of this frame alone at its instruction, as bits; `generators`: by id; `outside`: ids of stand-ins."""
     index = frame.ip - 1 if frame.ip else 0
     if frame.unit.instructions[index].handler is None:
@@ -151,7 +151,6 @@ def promise_number(vm: VM, condition: Any, error: BaseException, places: tuple[P
 
 
 def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
-    """The exception of the program for an error of the graph."""
     text = str(error)
     for assertion in assertions:
         at = text.find(assertion.text)

@@ -2,8 +2,9 @@
 
     plan(descriptor, arguments, keywords)  ->  a polyfill of this module and its arguments, or None
 
-Polyfills do as the C function does, one item at a time, so that a break in the loop can be resumed.  They read no
-globals: callees are arguments.  Tracebacks and stacks leave out their frames.
+A C function that iterates over Python code would run the loop below the interpreter: a graph break in it could not be
+resumed.  Polyfills do the same in the same order, one item at a time.  They read no globals: callees are arguments.
+Tracebacks and stacks leave out their frames.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def containers_behind(value: object) -> Iterator[Any]:
                 yield held
 
 
-def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
+def is_to_be_read(vm: VM, value: object, consumer: object) -> bool:
     """Whether a C iterator (or a view of values to be hashed) reaches unread places, or symbolic numbers."""
     by_standin = vm.heap.by_standin
     hashed = type(value) in _VIEWS and ROWS[id(consumer)].hashes_walked
@@ -103,6 +104,7 @@ def listed(iterable: Iterable[Any]) -> list[Any]:
 
 
 def some_listed(iterable: Iterable[Any], limit: int) -> list[Any]:
+    """At most `limit` items."""
     items: list[Any] = []
     for item in iterable:
         items += (item,)
@@ -172,7 +174,7 @@ def greatest(iterable: Iterable[Any], key: Any, default: Any, nothing: Any, refu
     return refuse([]) if default is nothing else default
 
 
-def reduced(iterable: Iterable[Any], function: Any, value: Any, nothing: Any, refuse: Any) -> Any:
+def reduced(iterable: Iterable[Any], function: Any, value: Any, nothing: object, refuse: Any) -> Any:
     for item in iterable:
         value = item if value is nothing else function(value, item)
     return refuse(function, []) if value is nothing else value

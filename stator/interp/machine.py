@@ -330,7 +330,7 @@ class Machine(Mechanisms):
         if not progress.pushes & LOOK_MASK:
             progress.look(self)
 
-    def give(self, value: Any, cont: Any = None) -> None:
+    def give(self, value: object, cont: Any = None) -> None:
         """Hand a value computed at once to whoever asked for it."""
         if cont is None:
             self.frame.stack.append(value)  # type: ignore[union-attr]
@@ -390,7 +390,6 @@ class Machine(Mechanisms):
         return [UserFrame(file, line, name, names.get(id(owner), "")) for file, line, name, owner in reversed(found)]
 
     def stack_trace(self) -> str:
-        """The user's stack as text, for the metadata of a graph node."""
         frame = self.frame
         return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.lines.places)
 

@@ -1,4 +1,4 @@
-"""Has a stretch of the trace changed anything?   Witness(vm); interpret; witness.changed()
+"""Has a stretch of the trace changed anything?   MutationCheck(vm); interpret; witness.changed()
 
 A branch is captured only if neither of its ways changes anything but the frame it is in.  `Unwatched`: an object that
 could change without being seen to.
@@ -57,7 +57,7 @@ class Unwatched(Exception):
     """An object whose changes cannot be seen."""
 
 
-class Witness:
+class MutationCheck:
     """All objects that the program could reach at one moment of a trace."""
 
     def __init__(self, vm: VM) -> None:

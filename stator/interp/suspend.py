@@ -30,7 +30,7 @@ _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"
 _CALL_REFERENCES = 1  # the argument of _hook.refcount
 _VALUES = {"value": 1, "null": 0, "exc_info": 2}
 
-Place = tuple[str, int]  # which value of a frame: ("local", slot), ("stack", depth), ("body", 0), ...
+ValuePlace = tuple[str, int]  # which value of a frame: ("local", slot), ("stack", depth), ("body", 0), ...
 Waiting = tuple[Any, ...]  # what a caller does with a value: () pushes it; else (class, plain fields, what is behind)
 
 
@@ -45,7 +45,7 @@ class FrameState:
     kinds: tuple[str, ...]  # of the stack, bottom up: "value", "null", "exc_info"
     cont: Waiting  # what its caller does with its value
     kwnames: tuple[str, ...]
-    owned: frozenset[Place] = frozenset()  # generators that nobody but the suspended frames holds
+    owned: frozenset[ValuePlace] = frozenset()  # generators that nobody but the suspended frames holds
     generator: bool = False  # of a running generator: the object follows the stack, then what its caller handles
     dead: int = 0  # how many of the slots are never read again; they keep alive what they hold, and may be unbound
 
@@ -70,7 +70,7 @@ class FrameState:
                 return each.offset, wrapped
         return -1, wrapped
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ValuePlace]:
         stack = [("stack" if kind == "value" else "saved", depth) for depth, kind in enumerate(self.kinds)
                  for _ in range(_VALUES[kind])]
         body = [("body", 0), ("handled", 0)] if self.generator else []
@@ -98,14 +98,14 @@ class KeptAlive:
         self.value = value
 
 
-def describe(cont: Any) -> Waiting | None:
+def waiting_of(cont: Any) -> Waiting | None:
     """A continuation without the values it holds; None where it cannot be made again later."""
     if cont is None:
         return ()
     cls = type(cont)
     if not cls.resumes:
         return None
-    behind = describe(cont.cont)
+    behind = waiting_of(cont.cont)
     return None if behind is None else (cls, tuple(getattr(cont, name) for name in cls.plain), behind)
 
 
@@ -178,7 +178,7 @@ def can_resume(frame: Frame) -> bool:
     body = frame.generator
     if body is not None and (frame.code.co_flags & ASYNC_GENERATOR or body.alive is None):
         return False
-    return frame.names is None and describe(frame.cont) is not None
+    return frame.names is None and waiting_of(frame.cont) is not None
 
 
 def suspend(vm: VM, lifetimes: bool = False) -> tuple[list[FrameState], list[Any]]:
@@ -198,7 +198,7 @@ def suspend(vm: VM, lifetimes: bool = False) -> tuple[list[FrameState], list[Any
                    for value in map(frame.locals.__getitem__, dead)]
         kinds = add_entries(frame.stack, values)
         cont = None if frame is frames[0] else frame.cont
-        waiting = describe(cont)
+        waiting = waiting_of(cont)
         assert waiting is not None
         if frame.generator is not None:
             values += [frame.generator.alive, frame.generator.saved.value]
@@ -254,7 +254,6 @@ def read_later(frame: Frame, index: int, calls: bool) -> frozenset[int]:
 
 
 def names_of(states: list[FrameState], more: int) -> list[str]:
-    """A readable name for every value of a point, in order."""
     found: list[str] = []
     used = {"taken", "run_native"}  # by the function around them (see capture.miss.make_point_entry)
     numbers: dict[str, int] = {}

@@ -81,7 +81,6 @@ class VM(Machine):
         recorder.services.ask, recorder.services.concerned = self.asked, self.concerned
 
     def release(self) -> None:
-        """Forget every object of the program that the trace has met."""
         for body in [*dict.values(self.generators), *[reference() for reference in self.generators.bodies]]:
             if body is not None and body.frame is not None:  # frames that wait are in cycles of their own
                 body.frame.locals, body.frame.stack, body.frame.func = [], [], None
@@ -113,7 +112,7 @@ class VM(Machine):
         return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
             or find(self, cls, "__getitem__") is not MISSING and (is_mutable_class(cls) or bool(_is_sequence(value)))
 
-    def get_iter(self, value: Any, cont: Any = None) -> None:
+    def get_iter(self, value: Any, cont: object = None) -> None:
         cls = type(value)
         if cls is FakeTensor:
             if id(value) in self.recorder.classes or "__iter__" in self.modes.patched:
@@ -138,7 +137,7 @@ class VM(Machine):
             return self.call(self.special_method(value, "__iter__", ""), (), {}, IteratorOf(cont))
         self.give(self.native_iter(value), cont)
 
-    def iterate_subclass(self, value: Any, cont: Any) -> None:
+    def iterate_subclass(self, value: object, cont: object) -> None:
         method = torch_function_protocol.own_method(self, value, "__iter__")
         if method is not None:
             return call_special(self, method, value, (), IteratorOf(cont))
@@ -198,7 +197,7 @@ class VM(Machine):
             items.append(item)
             self.tick()
 
-    def take(self, iterable: Any, limit: int) -> list[Any]:
+    def take(self, iterable: object, limit: int) -> list[Any]:
         """At most `limit` items: unpacking looks one item past what it needs, and no further."""
         if type(iterable) in _WHOLE:
             return self.collect(iterable)
@@ -225,7 +224,7 @@ class VM(Machine):
             return
         if tracker.shape is ShadowKind.OPAQUE:
             raise Break("SB014", f"a {type(iterator).__name__} from outside")
-        if tracker.shape is ShadowKind.UPCOMING:
+        if tracker.shape is ShadowKind.PEEKABLE:
             note_next(self.heap, tracker)
 
     def for_iter(self, frame: Frame, iterator: Iterator[Any], target: int) -> None:
@@ -266,7 +265,7 @@ class VM(Machine):
         self.refuse_outside_iterator(iterator)
         self.give(self.native(next, (iterator,)), cont)
 
-    def guard_identity(self, value: Any) -> Any:
+    def guard_identity(self, value: object) -> Any:
         """The user's object behind `value`; that it is this very object becomes a fact."""
         tracker = self.heap.by_standin.get(id(value))
         if tracker is None:

@@ -171,7 +171,7 @@ def declare(owner: object, names: str, cls: NativeClass, facts: dict[str, Any]) 
         add(value, f"{owner_name(owner)}.{name}", cls, facts)
 
 
-def also(owner: Any, names: str, **facts: Any) -> None:
+def also(owner: object, names: str, **facts: Any) -> None:
     """Add facts to rows that there are."""
     for _, value in _names(owner, names, (*C_CALLABLES, type)):
         ROWS[id(value)] = replace(ROWS[id(value)], **facts)
@@ -197,7 +197,7 @@ class Declarer:
         self.cls = cls
         self.defaults = defaults
 
-    def __call__(self, owner: Any, names: str, **facts: Any) -> None:
+    def __call__(self, owner: object, names: str, **facts: Any) -> None:
         if isinstance(owner, type) and self.cls not in _REFUSED:
             declare_slots(owner)
         declare(owner, names, self.cls, {**self.defaults, **facts})

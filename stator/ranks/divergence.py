@@ -39,6 +39,7 @@ IDLE_PAUSE = 1.0  # while nothing is launched
 QUIET_LOOKS = 20
 REPORT_PAUSE = 0.5
 RIPE_LOOKS = 4
+FRESH_LOOKS = 3
 MOST_PEERS = 64  # that a rank in a stall reads
 
 
@@ -111,18 +112,20 @@ def snapshot(noted: list[Launch], stall: Stall | None) -> Snapshot:
 # ---------------------------------------------------------------------- comparison
 
 
-def compare(mine: Snapshot, theirs: Snapshot, rank: int, other: int) -> RankDivergence | None:
-    """The first difference between two ranks."""
+def compare(mine: Snapshot, theirs: Snapshot, rank: int, other: int, fresh: bool = True) -> RankDivergence | None:
+    """The first difference between two ranks; `fresh`: the other's stall was seen again since this rank stalls."""
     same = {each.key() for each in mine.launches} & {each.key() for each in theirs.launches}
     here, there = (Numbered([each for each in one.launches if each.key() not in same], one.stall)
                    for one in (mine, theirs))
     for place in sorted(here.calls.keys() & there.calls.keys(), key=lambda place: place[1]):
         one, two = here.calls[place], there.calls[place]
         lost = here.lost.get(place) or there.lost.get(place)
+        if lost is not None and (mine if place in there.lost else theirs).numbers.get(place[0], 0) <= place[1]:
+            continue  # the other rank has not begun it, and may leave the call by the same exception
         if one.differs(two) or lost is not None and (one.filename, one.line) != (two.filename, two.line):
             guard = differing_guard(here.guards.get(place, {}), there.guards.get(place, {}), rank, other)
             return explained(RankDivergence(*place, rank, other, one, two, guard=guard), lost)
-    if mine.stall is not None and theirs.stall is not None and deadlocked(mine, theirs, rank, other):
+    if fresh and mine.stall is not None and theirs.stall is not None and deadlocked(mine, theirs, rank, other):
         return explained(RankDivergence(mine.stall.call.group, mine.stall.number, rank, other, mine.stall.call,
                                         theirs.stall.call))
     return None
@@ -205,6 +208,7 @@ class Watcher:
         self.looks = 0  # since others were read
         self.quiet = 0  # since the last change
         self.postponed = 0
+        self.heard: dict[int, tuple[tuple[object, ...], int]] = {}  # own stall, and looks of a rank at that time
         self.lock = threading.Lock()
 
     def look(self) -> None:
@@ -237,11 +241,22 @@ class Watcher:
         for other in self.peers(mine):
             if self.store.check([str(other)]):
                 theirs = Snapshot.of(self.store.get(str(other)), functools.partial(self.facts, other))
-                found = compare(mine, theirs, self.rank, other)
+                found = compare(mine, theirs, self.rank, other, self.is_fresh(other, mine.stall, theirs.stall))
                 if found is not None and found.group not in self.reported and self.is_ripe(found):
                     self.reported.add(found.group)
                     return found
         return None
+
+    def is_fresh(self, other: int, mine: Stall | None, theirs: Stall | None) -> bool:
+        """Whether another rank has found itself stalled since this one stalls: a message may be on its way."""
+        if mine is None or theirs is None:
+            self.heard.pop(other, None)
+            return False
+        stall, looks = self.heard.setdefault(other, (mine[:3], theirs.looks))
+        if stall != mine[:3] or theirs.looks < looks:
+            self.heard[other] = mine[:3], theirs.looks
+            return False
+        return theirs.looks >= looks + FRESH_LOOKS
 
     def is_ripe(self, found: RankDivergence) -> bool:
         """Whether both ranks know the lines that led there, where these tell; they do after some looks."""

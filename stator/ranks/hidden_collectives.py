@@ -1,11 +1,11 @@
-"""See collectives that the code of a tensor subclass runs.   a product of DTensors  ->  whether ranks communicate in it"""
+"""See collectives in the code of a tensor subclass.   a product of DTensors  ->  whether ranks communicate in it"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 _NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"})
@@ -16,7 +16,8 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.found = found
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: OpOverload, types: Sequence[type], args: tuple[object, ...] = (),
+                           kwargs: dict[str, object] | None = None) -> object:
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # first the class takes its operation apart
         if func.namespace in _NAMESPACES and "wait_tensor" not in func.__name__:

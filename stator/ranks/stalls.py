@@ -30,10 +30,11 @@ class Stall(NamedTuple):
     call: Call
     number: int
     peer: int = -1  # the other rank of a send or receive, in the world
+    looks: int = 0  # in a row that found a thread there
 
     @classmethod
     def of(cls, data: list[object] | None) -> Stall | None:
-        return None if data is None else cls(Call.of(data[0]), data[1], data[2])  # type: ignore
+        return None if data is None else cls(Call.of(data[0]), *data[1:])  # type: ignore
 
 
 class Watch:
@@ -41,6 +42,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.seen: dict[int, tuple[int, int, int]] = {}
+        self.looks = 0  # that found the same
 
     def look(self, noted: list[launches.Launch]) -> Stall | None:
         """The collective that a thread has been in since the last look."""
@@ -52,8 +54,9 @@ class Watch:
                 seen[thread] = id(frame), frame.f_lasti, sum(map(launches.number_of, _groups(noted)))
                 if seen[thread] == self.seen.get(thread):
                     found = found or _stall(frame, [each for each in noted if each.thread == thread])
+        self.looks = self.looks + 1 if found is not None and seen == self.seen else 0
         self.seen = seen
-        return found
+        return None if found is None else found._replace(looks=self.looks)
 
 
 def _groups(noted: list[launches.Launch]) -> set[str]:

@@ -63,12 +63,14 @@ class Observation:
         finally:
             sys.settrace(previous)
 
-    def went_both_ways(self, function: str, branch: ast.If | ast.IfExp) -> bool:
+    def went_both_ways(self, function: str, branch: ast.If | ast.IfExp | ast.While) -> bool:
         """Whether the test of a branch was true once and false once."""
         counts = self.counts.get(function, collections.Counter())
         tested = _most(counts, branch.test)
         body = branch.body if isinstance(branch.body, list) else [branch.body]
         taken = max((_most(counts, each) for each in body[:1]), default=0)
+        if isinstance(branch, ast.While):  # its call has returned: the test was false in the end
+            return taken > 0
         if isinstance(branch.body, list) and branch.orelse or isinstance(branch, ast.IfExp):
             orelse = branch.orelse if isinstance(branch.orelse, list) else [branch.orelse]
             return taken > 0 and _most(counts, orelse[0]) > 0

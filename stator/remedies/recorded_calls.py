@@ -8,10 +8,15 @@ A perturbation writes other numbers into the tensors that the calls reach; shape
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import ctypes
 import random
+import sys
+import threading
+import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -57,6 +62,36 @@ BAD_NUMBERS: tuple[tuple[str, Perturbation], ...] = (
 ALWAYS = 4  # perturbations that are compared whether or not a branch needs them
 
 
+class TooLong(BaseException):
+    """Calls that have not ended in time: with other numbers a loop of the program may never end."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise TooLong in the block where it takes longer."""
+    thread, lock, state = threading.get_ident(), threading.Lock(), {"done": False, "stopped": False}
+
+    def stop() -> None:
+        with lock:
+            if not state["done"]:
+                state["stopped"] = True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with lock:
+            state["done"] = True
+        timer.cancel()
+        timer.join()
+        delivered = isinstance(sys.exc_info()[1], TooLong)
+        while state["stopped"] and not delivered:  # it arrives between two instructions
+            time.sleep(0)
+
+
 class Calls:
     """A function, calls of it, and everything that they reach."""
 
@@ -73,8 +108,9 @@ class Calls:
                       and id(each.value) not in {id(one) for one in self.inputs}]
 
     def run(self, callee: Callable[..., object], perturbation: Perturbation | None = None, state: bool = False,
-            added: Added | None = None, around: Callable[..., object] | None = None) -> Outcome:
-        """Make all calls on the callee, and put everything back."""
+            added: Added | None = None, around: Callable[..., object] | None = None,
+            seconds: float | None = None) -> Outcome:
+        """Make all calls on the callee, and put everything back; TooLong where they take longer than `seconds`."""
         self.shared = []
 
         def whole() -> object:
@@ -83,7 +119,8 @@ class Calls:
         try:
             if perturbation is not None:
                 self._perturb(perturbation, state)
-            return run(whole if around is None else lambda: around(whole), self.reached, True)
+            with contextlib.nullcontext() if seconds is None else within(seconds):
+                return run(whole if around is None else lambda: around(whole), self.reached, True)
         finally:
             self.before.restore()
 

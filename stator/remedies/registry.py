@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stator.remedies.source_text import Edit, Function, Place, SourceText, places_at, replacement
+from stator.remedies.source_text import Edit, Function, SourceText, StatementPlace, places_at, replacement
 
 RECOMPILE, EAGER = "recompile", "eager"  # in place of a break code
 
@@ -39,7 +39,7 @@ class Candidate:
     definitions: str = ""  # new functions of the module, before the one that breaks
     settings: Mapping[str, object] = field(default_factory=dict)  # of compile()
     added: Mapping[str, str] = field(default_factory=dict)  # arguments that callers compute: name, expression
-    branches: tuple[ast.If | ast.IfExp, ...] = ()  # both ways must be compared
+    branches: tuple[ast.If | ast.IfExp | ast.While, ...] = ()  # both ways must be compared
     note: str = ""
 
 
@@ -57,7 +57,7 @@ class Site:
     is_entry: bool = False  # the function is the one that is compiled
 
     @functools.cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[StatementPlace]:
         """The statements around the line, the innermost first."""
         if self.function is None or self.problem.line is None:
             return []

@@ -28,7 +28,7 @@ MOST_CANDIDATES = 16  # for one problem
 MOST_SIDEWAYS = 3  # changes that trade one problem for another, and are followed
 DEPTH = 1
 FAILURES = (Exception, Break)  # of a rewrite or its trial: the candidate is dropped
-Branch = tuple[str, ast.If | ast.IfExp]  # with the function it is in
+Branch = tuple[str, ast.If | ast.IfExp | ast.While]  # with the function it is in
 
 
 @dataclass
@@ -221,8 +221,8 @@ def _top_level(text: SourceText, function: Function | None) -> int:
     return next(first_line(each) for each in text.tree.body if first_line(each) <= line <= (each.end_lineno or 0))
 
 
-def _branches(function: Function) -> list[ast.If | ast.IfExp]:
-    return [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
+def _branches(function: Function) -> list[ast.If | ast.IfExp | ast.While]:
+    return [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp | ast.While)]
 
 
 def _key(problem: Problem) -> str:

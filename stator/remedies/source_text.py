@@ -33,7 +33,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Place:
+class StatementPlace:
     """One statement of a block."""
 
     block: list[ast.stmt]
@@ -168,12 +168,12 @@ def blocks_of(statement: ast.stmt) -> list[list[ast.stmt]]:
     return [block for block in [*blocks, *(each.body for each in getattr(statement, "handlers", []))] if block]
 
 
-def places_at(block: list[ast.stmt], line: int) -> list[Place]:
+def places_at(block: list[ast.stmt], line: int) -> list[StatementPlace]:
     """The statements around a line, the outermost first."""
     for index, statement in enumerate(block):
         if first_line(statement) <= line <= (statement.end_lineno or 0):
             inside = [places_at(each, line) for each in blocks_of(statement)]
-            return [Place(block, index), *(place for found in inside for place in found)]
+            return [StatementPlace(block, index), *(place for found in inside for place in found)]
     return []
 
 

@@ -23,7 +23,16 @@ from stator.capture import code_memory
 from stator.capture.miss import make_entry
 from stator.remedies.function_copies import Functions, copy_of, namespace_with, substituted, with_copies
 from stator.remedies.observation import Observation
-from stator.remedies.recorded_calls import ALWAYS, BAD_NUMBERS, NUMBERS, Added, Call, Calls, Perturbation
+from stator.remedies.recorded_calls import (
+    ALWAYS,
+    BAD_NUMBERS,
+    NUMBERS,
+    Added,
+    Call,
+    Calls,
+    Perturbation,
+    TooLong,
+)
 from stator.remedies.registry import EAGER, RECOMPILE, Problem
 from stator.remedies.source_text import SourceText, same_code
 from stator.report.frames import is_library, user_frames
@@ -31,6 +40,7 @@ from stator.report.text import user_place
 from stator.settings.options import build_settings
 
 ROUNDS = 5  # of timing; the least is taken
+LEAST_PATIENCE = 1.0  # seconds that calls with other numbers may take
 
 
 @dataclass(frozen=True)
@@ -80,12 +90,14 @@ class World:
         self.settings = {key: value for key, value in settings.items() if key not in ("fullgraph", "backend", "mode")}
         self.functions = Functions(calls.reached)
         watch = Unrepeatable()
+        began = time.perf_counter()
         self.eager = calls.run(fn, around=lambda whole: _watched(watch, whole))
+        self.patience = max(LEAST_PATIENCE, 20 * (time.perf_counter() - began))
         if watch.found is not None:
             raise NotRepeatable(f"the operator {watch.found} must not run twice")
         self.shared = calls.shared
         self.unstable = {path for path, _ in differences(self.eager, calls.run(fn), True)}
-        self._eager: dict[tuple[str, bool], Outcome] = {}
+        self._eager: dict[tuple[str, bool], Outcome | None] = {}
         self._copies: tuple[Version | None, dict[types.FunctionType, types.FunctionType]] = (None, {})
 
     # ------------------------------------------------------------------ captures
@@ -172,7 +184,7 @@ class World:
 
     # ------------------------------------------------------------------ comparison
 
-    def compare(self, version: Version, result: Result, branches: Sequence[tuple[str, ast.If | ast.IfExp]],
+    def compare(self, version: Version, result: Result, branches: Sequence[tuple[str, ast.If | ast.IfExp | ast.While]],
                 watched: Sequence[types.FunctionType]) -> tuple[str, list[str]]:
         """The first difference from eager, and remarks; no difference is an empty text."""
         assert result.outcome is not None
@@ -190,10 +202,16 @@ class World:
                 covered = all(seen.went_both_ways(where, branch) for where, branch in branches)
                 if covered and number >= ALWAYS:
                     break
+                eager = self._perturbed(name, perturbation, state)
+                if eager is None:
+                    remarks.append(f"inputs {name}: eager does not end within {self.patience:.0f} s; not compared")
+                    continue
                 if branches and not covered:
                     self.calls.run(self.fn, perturbation, state, around=lambda whole: seen.watch(codes, whole))
-                eager = self._perturbed(name, perturbation, state)
-                changed = self.calls.run(call, perturbation, state, added)
+                try:
+                    changed = self.calls.run(call, perturbation, state, added, seconds=2 * self.patience)
+                except TooLong:
+                    return f"inputs {name}: the changed program does not end", []
                 raised, raises = _raised(eager), _raised(changed)
                 if raised and raised != raises:
                     remarks.append(f"inputs {name}: eager raises {raised}, the changed program "
@@ -204,10 +222,14 @@ class World:
             return "one way of the branch was not reached by any input, so that it could not be compared", []
         return "", remarks
 
-    def _perturbed(self, name: str, perturbation: Perturbation, state: bool) -> Outcome:
+    def _perturbed(self, name: str, perturbation: Perturbation, state: bool) -> Outcome | None:
+        """Eager calls with other numbers; None where they do not end in time."""
         key = (name, state)
         if key not in self._eager:
-            self._eager[key] = self.calls.run(self.fn, perturbation, state)
+            try:
+                self._eager[key] = self.calls.run(self.fn, perturbation, state, seconds=self.patience)
+            except TooLong:
+                self._eager[key] = None
         return self._eager[key]
 
     def _difference(self, eager: Outcome, changed: Outcome) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import cast
 
 from stator import events
@@ -56,7 +56,8 @@ class UserNames(events.Names):
 
 def calling_line() -> tuple[str, int] | None:
     """The innermost line of the user that is running: of a model of torch's modules alone, the call itself."""
-    frame, found = sys._getframe(1), []
+    frame: FrameType | None = sys._getframe(1)
+    found: list[tuple[str, int]] = []
     while frame is not None:
         name = frame.f_code.co_filename
         if not is_library(name) and not name.startswith((_STATOR, "<")):

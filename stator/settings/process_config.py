@@ -31,6 +31,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "enable_compiler_collectives": (False, "ranks agree on sizes that differ between them before they capture"),
     "compiler_collectives_seconds": (10, "how many seconds a rank waits for the others at the first miss of a place"),
     "optimize_ddp": (True, "graphs of a module in DDP are cut where its buckets end, so that communication overlaps"),
+    "compile_on_one_rank": (False, "one of the ranks that have the same graph compiles it; its files travel"),
     "disable": (False, "calls that no entry accepts run eagerly, and nothing is captured"),
     "suppress_errors": (False, "a call whose graph the backend cannot compile runs eagerly, with a warning"),
     "specialize_int": (False, "an int that changes is a constant of each entry, never a symbol"),

@@ -126,7 +126,7 @@ class TraceEnvironment(ShapeEnv):
                        for symbol, known in self.var_to_range.items() if symbol in expression.free_symbols)
         return self._maybe_evaluate_static(expression, var_to_range=ranges)
 
-    def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
+    def _set_replacement(self, a: object, tgt: object, msg: str) -> None:
         """Make no replacement whose range torch rounds, in floats near 64 bits, to a wider one: the guard stays."""
         try:
             super()._set_replacement(a, tgt, msg)
@@ -167,7 +167,7 @@ class LocatedList(list[Any]):
         self.locate = locate
         self.lines: list[Any] = []
 
-    def append(self, item: Any) -> None:
+    def append(self, item: object) -> None:
         super().append(item)
         self.lines.append(self.locate())
 

@@ -152,14 +152,14 @@ class SymbolNodes:
             return self.shape_env.suppress_guards()
         return _NOTHING
 
-    def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: object) -> None:
+    def define_number(self, symbol: sympy.Symbol, value: object, source: Source, where: object) -> None:
         """An int or float from outside; it becomes an input of the graph where the graph uses it."""
         self.numbers[symbol] = (value, source)
         self.lines[symbol] = where
         if symbol in self.shape_env.backed_var_to_val:
             self.origins[symbol] = Operand(source, Property.NUMBER if type(value) is torch.SymInt else Property.REAL)
 
-    def define_input(self, node: fx.Node, example: Any, source: Source, where: Any) -> None:
+    def define_input(self, node: fx.Node, example: Any, source: Source, where: object) -> None:
         if not example._has_symbolic_sizes_strides:
             return
         strides = example.stride()
@@ -170,7 +170,7 @@ class SymbolNodes:
         path = (symbolic_shapes.CallMethodKey("storage_offset"),)
         self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
 
-    def _define_part(self, part: Any, node: fx.Node, path: object, operand: Operand, where: Any) -> None:
+    def _define_part(self, part: Any, node: fx.Node, path: object, operand: Operand, where: object) -> None:
         if type(part) is not torch.SymInt:
             return
         expression = part.node._expr
@@ -207,7 +207,7 @@ class SymbolNodes:
         if known is not size:
             bool(known == size)  # a guard: one name is one size
 
-    def take_fresh(self, result: Any) -> Any:
+    def take_fresh(self, result: object) -> Any:
         """Where in `result` the symbols lie that the operation just made; to be bound to its node."""
         if not self.shape_env.pending_fresh_unbacked_symbols:
             return None

@@ -126,7 +126,7 @@ def has_unbacked(tree: Any) -> bool:
                if isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)))
 
 
-def data_dependent(expression: Any, what: str = "") -> Break:
+def data_dependent(expression: object, what: str = "") -> Break:
     detail = f"{what or 'a number'} that is unbacked ({expression})"
     return Break("SB003", detail, condition=expression)
 

@@ -1,6 +1,6 @@
-"""Change a package between two processes.   python -m tests.artifacts.package_mutations [1000] [seed] [light]
+"""Change a package between two processes.   python -m tests.artifacts.package_mutations [1000] [seed] [light] [backend]
 
-In: a package of five modules, saved by one process, and one change of a source, of the state behind the import, of
+In: a package of six modules, saved by one process, and one change of a source, of the state behind the import, of
 settings, of versions or of bytes of the files.  Out: one line for each change whose loaded result differs from eager (a
 stale result), or that does not concern the traced code and misses; and counts of hits and misses by kind.
 
@@ -33,10 +33,10 @@ from stator import _core, events
 from stator.capture import first_call
 from tests.artifacts.mutations import Rewriter, changed_default_dtype, flipped, other_fact
 from tests.artifacts.package_source import NAME, ROOTS, STATE, package
-from tests.comparison import EXACT, Snapshotter, differences
+from tests.comparison import CLOSE, EXACT, Snapshotter, differences, tensors_in
 
 Sources = dict[str, str]
-FACTS = ("python", "torch", "stator", "numpy", "processor", "machine", "torch build", "threads", "format", "platform")
+FACTS = ("python", "torch", "stator", "numpy", "processor", "machine", "torch build", "GPU", "format", "platform")
 INPUT = torch.arange(12.0).reshape(3, 4) / 5 - 1
 UNRELATED: list[tuple[str, Callable[[Sources], Sources]]] = [
     ("lines above", lambda old: {**old, "tools.py": "# one\n# two\n" + old["tools.py"]}),
@@ -162,26 +162,27 @@ def outcome(fn: Callable[..., Any], x: torch.Tensor) -> Any:
         return type(error).__name__
 
 
-def save(folder: Path, sources: Sources, x: torch.Tensor) -> dict[str, Any]:
+def save(folder: Path, sources: Sources, x: torch.Tensor, backend: str) -> dict[str, Any]:
     modules = imported(folder, sources)
     left_out = {}
     for root in ROOTS:
-        compiled = stator.compile(getattr(modules["main"], root), backend="eager")
-        compiled(x)
+        compiled = stator.compile(getattr(modules["main"], root), backend=backend)
+        for each in tensors_in(compiled(x)):
+            if each.requires_grad:
+                each.sum().backward(retain_graph=True)
         if not stator.save(compiled, str(folder / root)):
             left_out[root] = stator.why_not_cached(compiled)
     return left_out
 
 
-def use(folder: Path, change: Change, sources: Sources, files: dict[str, bytes], x: torch.Tensor,
-        ruin: bool) -> list[Any]:
+def use(folder: Path, change: Change, sources: Sources, given: Saved, ruin: bool) -> list[Any]:
     """Rows of root, hit, difference."""
     try:
         modules = imported(folder, sources)
-        exec(change.statement, modules)  # noqa: S102  a line of STATE
+        exec(change.statement, {**modules, "torch": torch})  # noqa: S102  a line of STATE
     except Exception:
         return []  # no program any more
-    rows = []
+    rows, x, files = [], INPUT, given.files
     has_tracer = first_call.TRACER in first_call.loaded
     for root, data in change.files(files).items():
         if root == ROOTS[-1] and not has_tracer:
@@ -193,13 +194,14 @@ def use(folder: Path, change: Change, sources: Sources, files: dict[str, bytes],
             continue
         with change.around(), events.record() as log:
             expected = outcome(fn, x.clone())
-            loaded = stator.load(str(path), fn, **{"backend": "eager", **dict(change.settings)})
+            loaded = stator.load(str(path), fn, **{"backend": given.backend, **dict(change.settings)})
             found = outcome(loaded, x.clone())
         hit = any(isinstance(event, events.EntryLoaded) for event in log)
         if ruin and hit:
             found = "ruined"
         one, other = (Snapshotter(NAME).take(each, "result") for each in (expected, found))
-        rows.append([root, hit, list(differences(one, other, "result", EXACT.tolerance))[:2]])
+        tolerance = EXACT.tolerance if given.backend == "eager" else CLOSE.tolerance
+        rows.append([root, hit, list(differences(one, other, "result", tolerance))[:2]])
     return rows
 
 
@@ -220,15 +222,16 @@ class Saved:
     rng: random.Random
     old: Sources
     files: dict[str, bytes]
+    backend: str
 
 
-def saved(folder: Path, seed: int) -> Saved:
+def saved(folder: Path, seed: int, backend: str = "eager") -> Saved:
     folder.mkdir()
     rng = random.Random(seed)
     old = package(rng)
-    left_out = in_fork(lambda: save(folder, old, INPUT))
+    left_out = in_fork(lambda: save(folder, old, INPUT, backend))
     assert left_out == {}, left_out
-    return Saved(folder, rng, old, {root: (folder / root).read_bytes() for root in ROOTS})
+    return Saved(folder, rng, old, {root: (folder / root).read_bytes() for root in ROOTS}, backend)
 
 
 def run(given: Saved, count: int, with_tracer: bool, ruin: bool = False) -> tuple[Counter[str], list[str]]:
@@ -237,7 +240,7 @@ def run(given: Saved, count: int, with_tracer: bool, ruin: bool = False) -> tupl
 
     def tried(place: Path, change: Change) -> list[Any]:
         eager_at_a_miss(with_tracer)
-        return use(place, change, change.sources or given.old, given.files, INPUT, ruin)
+        return use(place, change, change.sources or given.old, given, ruin)
 
     for number, change in enumerate(changes(given.old, count, given.rng)):
         place = given.folder / f"{with_tracer}{number}"
@@ -255,13 +258,13 @@ def run(given: Saved, count: int, with_tracer: bool, ruin: bool = False) -> tupl
     return counts, problems
 
 
-def main(count: int = 1000, seed: int = 0, sides: str = "both") -> int:
+def main(count: int = 1000, seed: int = 0, sides: str = "both", backend: str = "eager") -> int:
     """`sides`: "light" leaves out processes with a tracer."""
     counts, problems = Counter[str](), list[str]()
     parts = 1 + count // 400  # packages with other numbers
     share = count // parts // (2 if sides == "both" else 1)
     with tempfile.TemporaryDirectory() as name, stator.config.patch(artifact_key_file=f"{name}/key"):
-        made = [saved(Path(name) / f"package{part}", seed + part) for part in range(parts)]
+        made = [saved(Path(name) / f"package{part}", seed + part, backend) for part in range(parts)]
         for with_tracer in (False, True) if sides == "both" else (False,):  # a tracer that is loaded stays
             if with_tracer:
                 first_call.tracer()

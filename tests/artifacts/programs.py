@@ -209,6 +209,66 @@ class Counting(nn.Module):
         return self.norm(x) * self.count
 
 
+class Normalised(nn.Module):
+    """Writes its running statistics in training, and returns a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(self.norm(self.linear(x)))
+        return y, y.t()
+
+
+class TrainStep(nn.Module):
+    """A whole step: forward, backward and optimiser."""
+
+    def __init__(self, optimiser: type[torch.optim.Optimizer], **settings: Any) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+        self.optimiser = optimiser(self.net.parameters(), lr=0.1, **settings)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.optimiser.zero_grad()
+        loss = self.net(x).square().mean()
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+
+class Hooked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.linear.register_full_backward_hook(doubling)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x * 2))
+
+
+def doubling(module: nn.Module, given: Any, made: Any) -> Any:
+    return tuple([each * 2 for each in given])
+
+
+def returned_views(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x * weight
+    return y.view(-1), y[0], x.t(), x
+
+
+def writes_and_trains(x: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    total.add_(x.detach().sum())
+    return x * total
+
+
+def trained_sizes(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return (x @ weight).relu().sum(0) * x.shape[0]
+
+
+def learning(*shape: int) -> torch.Tensor:
+    return ones(*shape).requires_grad_()
+
+
 def ones(*shape: int) -> torch.Tensor:
     return torch.arange(float(math.prod(shape))).reshape(shape) / 7 - 1
 
@@ -246,5 +306,13 @@ PROGRAMS: dict[str, tuple[Any, list[Any]]] = {
     "inference": (Network().requires_grad_(False), [call(X), call(ones(5, 4)), call(ones(6, 4))]),
     "counting": (Counting(), [call(X), call(X)]),
     "method": (Network().forward, [call(X)]),
+    "normalised": (Normalised(), [call(learning(3, 4)), call(learning(3, 4))]),
+    "train_step": (TrainStep(torch.optim.SGD, momentum=0.9), [call(X), call(X * 2), call(X)]),
+    "adam_step": (TrainStep(torch.optim.AdamW), [call(X), call(X * 2), call(X)]),
+    "hooked": (Hooked(), [call(learning(3, 4))]),
+    "returned_views": (returned_views, [call(learning(3, 4), learning(4)), call(X, ones(4))]),
+    "writes_and_trains": (writes_and_trains, [call(learning(3, 4), torch.zeros(()))]),
+    "trained_sizes": (trained_sizes, [call(ones(number, 4), learning(4, 4)) for number in (3, 5, 7)]),
 }
-COMPILED = ("network", "plain", "breaks", "mutates", "sizes", "random", "inference")  # those that a compiler has, too
+COMPILED = ("network", "plain", "breaks", "mutates", "sizes", "random", "inference", "normalised", "train_step",
+            "adam_step", "hooked", "returned_views", "writes_and_trains", "trained_sizes")  # those that a compiler has, too

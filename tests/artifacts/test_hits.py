@@ -11,6 +11,9 @@ import pytest
 import torch
 
 import stator
+from stator import events
+from stator.artifacts import entry_files, environment
+from tests.artifacts import set_order
 from tests.own_process import in_new_interpreters
 
 
@@ -73,3 +76,63 @@ def test_values_of_one_process_are_not_stored(fn: Callable[..., Any], why: str |
         assert torch.equal(compiled(torch.ones(2)), fn(torch.ones(2)))
         assert stator.save(compiled, str(tmp_path / "entries")) == (why is None)
         assert why is None or why in str(stator.why_not_cached(compiled))
+
+
+def test_orders_of_sets_belong_to_one_hash_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = []
+    for what, seed in (("save", "1"), ("load", "1"), ("load", "2")):
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        output, = in_new_interpreters(["-m", "tests.artifacts.set_order", what, str(tmp_path)])
+        rows.append(json.loads(output.splitlines()[-1]))
+    seeded = [each.__name__ for each in set_order.SEEDED]
+    assert rows[0]["stored"] == [*seeded, "in_order"]  # addresses of classes belong to one process
+    assert rows[1] == {"stored": [], "loaded": [*seeded, "in_order"], "wrong": []}
+    assert rows[2] == {"stored": [], "loaded": ["in_order"], "wrong": []}
+
+
+@pytest.mark.parametrize(("fact", "text"), [("processor", "AVX2"), ("driver", 12040), ("GPU", "another GPU 9.0"),
+                                            ("torch", "2.12.0"), ("machine", "aarch64"), ("stator", "0123")])
+def test_another_machine_is_a_miss_with_a_reason(fact: str, text: object, tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key")):
+        compiled = stator.compile(compared, backend="eager")
+        compiled(torch.ones(2))
+        assert stator.save(compiled, str(tmp_path / "entries")) == 1
+        here = environment.process_facts()
+        monkeypatch.setattr(entry_files, "process_facts", lambda: {**here, fact: text})
+        with events.record() as log:
+            loaded = stator.load(str(tmp_path / "entries"), compared, backend="eager")
+            assert torch.equal(loaded(torch.ones(2)), compared(torch.ones(2)))
+    assert stator.why_not_cached(loaded) == f"{fact} is {text!r}, and was {here.get(fact)!r}"
+    assert any(isinstance(event, events.CaptureStarted) for event in log)
+
+
+def test_a_compiled_graph_belongs_to_the_settings_of_its_compilation(tmp_path: Path) -> None:
+    """The settings count that were in force when the graph was compiled, not when it was saved."""
+    path = str(tmp_path / "entries")
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key")):
+        compiled = stator.compile(compared, backend="aot_eager")
+        compiled(torch.ones(2))
+        before = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision("medium")
+            assert stator.save(compiled, path) == 1
+            loaded = stator.load(path, compared, backend="aot_eager")
+            assert torch.equal(loaded(torch.ones(2)), compared(torch.ones(2)))
+            assert "float32 matmul precision is 'medium', and was " in str(stator.why_not_cached(loaded))
+        finally:
+            torch.set_float32_matmul_precision(before)
+        with events.record() as log:
+            again = stator.load(path, compared, backend="aot_eager")
+            assert torch.equal(again(torch.ones(2)), compared(torch.ones(2)))
+    assert [type(event).__name__ for event in log] == ["EntryLoaded"]
+
+
+def test_entries_of_one_rank_serve_another_where_nothing_of_a_rank_was_read(tmp_path: Path) -> None:
+    rows = []
+    for what in ("save", "load"):
+        outputs = in_new_interpreters(*[["-m", "tests.artifacts.rank_restart", what, str(tmp_path), rank]
+                                        for rank in ("0", "1")])
+        rows.append([json.loads(output.splitlines()[-1]) for output in outputs])
+    assert rows[0][0]["stored"] == ["agnostic"]  # the others hold a process group
+    assert rows[1] == [{"stored": [], "loaded": ["agnostic"], "wrong": []}] * 2

@@ -105,7 +105,7 @@ def dtensor_gradients():
     return f, [(values().requires_grad_(),), (values(offset=1).requires_grad_(),)]
 
 
-@built
+@built(quick=True)
 def dtensor_parameters():
     """A product with parameters that are DTensors of the closure."""
     mesh = world()

@@ -6,10 +6,13 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed._functional_collectives import all_gather_tensor_autograd, reduce_scatter_tensor_autograd
+from torch.distributed._functional_collectives import (
+    all_gather_tensor_autograd,
+    reduce_scatter_tensor_autograd,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -85,7 +88,7 @@ def loss_over_shards():
 
     def f(x):
         with loss_parallel():
-            loss = F.cross_entropy(head(x), target)
+            loss = F.cross_entropy(head(x), DTensor.from_local(target, mesh, [Replicate()]))
             loss.backward()
         grads = [p.grad.to_local().clone() for p in head.parameters()]
         head.zero_grad()

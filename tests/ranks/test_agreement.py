@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 import stator
 from stator import events
-from stator.capture.rank_agreement import Exchange, RankMissing, RanksAgreed, differing, facts_of
-from stator.errors import RankAgreementTimeout
+from stator.capture.rank_agreement import Exchange, RankMissing, RanksAgreed, RanksDiffer, differing, facts_of
+from stator.errors import RankAgreementTimeout, RanksDisagree
 from tests.own_process import in_new_interpreters
 
 MODULE = "tests.ranks.test_agreement"
@@ -82,10 +82,36 @@ def alone(x: torch.Tensor) -> torch.Tensor:
     return x + x.size(0)
 
 
+def breaks_on_one(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    if dist.get_rank() == 1:
+        stator.graph_break()
+    return x * 2
+
+
+def breaks_on_all(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    stator.graph_break()
+    return x * 2
+
+
 def captures_of(fn: Any, *args: Any) -> tuple[Any, int]:
     with events.record() as log:
         result = fn(*args)
     return result.tolist(), sum(isinstance(event, events.CaptureStarted) for event in log)
+
+
+def differences(fn: Any, options: dict[str, Any]) -> list[str]:
+    """Events and errors of a function whose captures end on all ranks before the next one begins."""
+    with events.record() as log:
+        try:
+            assert stator.compile(fn, backend="eager", options=options)(torch.ones(2)).tolist() == [4.0, 4.0]
+            dist.barrier()
+            stator.compile(lambda x: x - 3, backend="eager")(torch.ones(3))  # a miss
+        except RanksDisagree as error:
+            dist.barrier()
+            return [str(error)]
+    return [event.text() for event in log if isinstance(event, RanksDiffer)]
 
 
 def on_a_rank(rank: int, folder: str) -> dict[str, Any]:
@@ -105,6 +131,9 @@ def on_a_rank(rank: int, folder: str) -> dict[str, Any]:
         dist.barrier()
         if rank == 1:  # adopts it at its next miss
             found["later"] += [captures_of(later, torch.ones(n, dtype=torch.double)) for n in (4, 9)]
+        found["differ"] = differences(breaks_on_one, {})
+        found["strict differ"] = differences(breaks_on_one, {"strict": True})
+        found["alike"] = differences(breaks_on_all, {"strict": True})
     if rank == 0:
         with stator.config.patch(enable_compiler_collectives=True, compiler_collectives_seconds=1):
             with events.record() as log:
@@ -127,6 +156,10 @@ def test_two_processes(tmp_path: Path) -> None:
         assert rank["uneven"] == [[18.0, 1], [75.0, 0]]  # 3 * 2 + 4 * 3; then 7 * 5 + 8 * 5 by the same entry
     assert first["later"] == [[[5.0] * 4, 1], [[6.0] * 5, 1], [[7.0] * 6, 0]]
     assert second["later"] == [[[5.0] * 4, 1], [[5.0] * 4, 1], [[10.0] * 9, 0]]
+    assert [len(rank["differ"]) for rank in (first, second)] == [1, 1]
+    assert "rank 0: no break; rank 1: breaks: SB009 at test_agreement.py" in first["differ"][0]
+    assert "rank 1: breaks: SB009" in second["strict differ"][0] and len(first["strict differ"]) == 1
+    assert first["alike"] == second["alike"] == []
     assert first["missing"] == [[0.0, 0.0], 1] and first["named"] == [[1]]
     assert "rank 1 did not come there within 1 s" in first["strict"]
 

@@ -82,7 +82,7 @@ def ddp_buffers():
     return model, [(values(),)] * 2
 
 
-@built(whole=False)
+@built(quick=True, whole=False)
 def ddp_in_buckets():
     """Five buckets: graphs of compilers are cut where they end."""
     torch.manual_seed(0)
@@ -225,7 +225,7 @@ def dtensor_partial():
     return f, [(values(),), (values(offset=1),)]
 
 
-@built(whole=False)
+@built
 def dtensor_input():
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 

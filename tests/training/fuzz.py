@@ -3,12 +3,14 @@
     python -m tests.training.fuzz --seeds 0:1000 --minutes 10 --backends eager aot_eager
 
 A seed decides the model, the loss, the optimiser, the form of the step and what changes between calls: frozen
-parameters, dropped gradients, evaluation mode, batch sizes. Compared after each call, as in `step_programs`.
+parameters, dropped and shared gradients, evaluation mode, batch sizes, calls whose backward pass raises (a saved tensor
+that was written to, a graph that was freed, a write to a leaf). Compared after each call, as in `step_programs`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import time
 import traceback
@@ -141,6 +143,9 @@ OPTIMISERS: list[Callable[[Any, random.Random], Any]] = [
     lambda p, r: torch.optim.Adagrad(p, 0.05), lambda p, r: torch.optim.Adamax(p, 0.01),
     lambda p, r: torch.optim.NAdam(p, 0.01), lambda p, r: torch.optim.Rprop(p, 0.01),
     lambda p, r: torch.optim.Adadelta(p), lambda p, r: torch.optim.RAdam(p, 0.01), lambda p, r: torch.optim.ASGD(p, 0.05),
+    lambda p, r: torch.optim.Adam(p, 0.01, fused=True), lambda p, r: torch.optim.SGD(p, 0.1, momentum=0.9, fused=True),
+    lambda p, r: torch.optim.AdamW(p, torch.tensor(0.01), foreach=r.choice([None, False])),
+    lambda p, r: torch.optim.Adafactor(p, 0.05),
     lambda p, r: torch.optim.SGD([{"params": p[::2], "lr": 0.05}, {"params": p[1::2]}], 0.1, weight_decay=0.01),
 ]
 
@@ -158,8 +163,12 @@ def make_world(seed: int) -> World:
         "accumulate": 0.2, "twice": 0.15, "clip": 0.3, "penalty": 0.15, "hook": 0.15, "leaf hook": 0.1, "keep": 0.1,
         "inputs": 0.1, "average": 0.2, "look": 0.2, "detached": 0.3, "number": 0.3, "set_to_none": 0.7, "zero last": 0.3,
         "by hand": 0.15, "autocast": 0.1, "two losses": 0.15, "inference": 0.1, "post hook": 0.05,
-        "passing hook": 0.1, "second order": 0.07, "scaler": 0.1, "schedule": 0.2, "halved": 0.15, "skip": 0.1}.items()}
-    schedule = torch.optim.lr_scheduler.StepLR(optimiser, 2, 0.5) if form["schedule"] else None
+        "passing hook": 0.1, "second order": 0.07, "scaler": 0.1, "schedule": 0.2, "halved": 0.15, "skip": 0.1,
+        "closure": 0.08, "clip value": 0.1, "never zero": 0.08, "by None": 0.1, "anomaly": 0.04, "toggle": 0.08,
+        "history": 0.06}.items()}
+    schedule = r.choice([
+        lambda: torch.optim.lr_scheduler.StepLR(optimiser, 2, 0.5), lambda: torch.optim.lr_scheduler.LinearLR(optimiser),
+        lambda: torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 5)])() if form["schedule"] else None
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2, enabled=form["scaler"])
     average = [each.detach().clone() for each in parameters]
     seen: list[Any] = []
@@ -174,6 +183,9 @@ def make_world(seed: int) -> World:
     freezes, drops, evals = ([r.random() < share for _ in range(8)] for share in (0.2, 0.2, 0.15))
     hooks, moves, rates = ([r.random() < share for _ in range(8)] for share in (0.1, 0.1, 0.1))
     handles: list[Any] = []
+    errors = [r.choice(["written", "freed", "leaf"]) if r.random() < 0.06 else "" for _ in range(8)]
+    shares = [r.random() < 0.05 for _ in range(8)]
+    now: dict[str, Any] = {"error": "", "history": []}
     sizes = [r.choice([4, 4, 4, 6]) for _ in range(8)]
 
     def losses(x: Any, y: Any) -> Any:
@@ -188,6 +200,10 @@ def make_world(seed: int) -> World:
         if form["hook"] and out.requires_grad:
             out.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
         loss = loss_of(out, y)
+        if now["error"] == "written":
+            bent = out.tanh()
+            loss = loss + bent.sum()
+            bent.mul_(2.0)
         if form["penalty"]:
             slopes = torch.autograd.grad(loss, [each for each in parameters if each.requires_grad], create_graph=True,
                                          allow_unused=True)
@@ -195,8 +211,15 @@ def make_world(seed: int) -> World:
         return out, loss
 
     def step(x: Any, y: Any) -> Any:
-        if not form["zero last"]:
+        if form["by None"]:
+            for each in parameters:
+                each.grad = None
+        elif not form["zero last"] and not form["never zero"]:
             optimiser.zero_grad(set_to_none=form["set_to_none"])
+        if form["toggle"]:
+            parameters[0].requires_grad_(not parameters[0].requires_grad)
+        if now["error"] == "leaf":
+            parameters[-1].mul_(0.9)
         total, passing = 0, None
         if form["passing hook"] and parameters[-1].requires_grad:
             passing = parameters[-1].register_hook(lambda grad: grad + 0.01)
@@ -209,8 +232,9 @@ def make_world(seed: int) -> World:
             else:
                 if form["scaler"]:
                     loss = scaler.scale(loss)
-                loss.backward(retain_graph=True if form["twice"] else None, create_graph=form["second order"])
-                if form["twice"]:
+                with torch.autograd.set_detect_anomaly(True) if form["anomaly"] else contextlib.nullcontext():
+                    loss.backward(retain_graph=True if form["twice"] else None, create_graph=form["second order"])
+                if form["twice"] or now["error"] == "freed":
                     loss.backward()
             total = total + loss.detach()
         if passing is not None:
@@ -223,6 +247,8 @@ def make_world(seed: int) -> World:
                     each.grad = each.grad * 0.5 if each.grad.dim() > 1 else each.grad.mul_(0.5)
         found = [None if each.grad is None else each.grad.clone() for each in parameters] if form["look"] else None
         norm = nn.utils.clip_grad_norm_(parameters, 0.5) if form["clip"] else None
+        if form["clip value"]:
+            nn.utils.clip_grad_value_(parameters, 0.05)
         if form["by hand"]:
             with torch.no_grad():
                 for each in parameters:
@@ -233,6 +259,8 @@ def make_world(seed: int) -> World:
             scaler.update()
         elif not form["skip"] or norm is None or norm < 0.6:
             optimiser.step()
+        if form["history"]:
+            now["history"].append(total)
         if schedule is not None:
             schedule.step()
         if form["average"]:
@@ -259,9 +287,21 @@ def make_world(seed: int) -> World:
             parameters[-1].data = parameters[-1].data.clone()
         if rates[place]:
             optimiser.param_groups[0]["lr"] *= 0.9
+        if shares[place] and parameters[0].shape == parameters[-1].shape:
+            parameters[0].grad = parameters[-1].grad
+        now["error"] = errors[place]
         return values(sizes[place], WIDTH, seed=number), values(sizes[place], WIDTH, seed=number + 100)
 
-    return World(step, arguments, lambda: (look_at(model, optimiser)(), average, list(seen), scaler.get_scale()))
+    def by_closure(x: Any, y: Any) -> Any:
+        def closure() -> Any:
+            optimiser.zero_grad()
+            loss = losses(x, y)[1]
+            loss.backward()
+            return loss
+        return optimiser.step(closure).detach()
+
+    return World(by_closure if form["closure"] else step, arguments, lambda: (
+        look_at(model, optimiser)(), average, list(seen), scaler.get_scale(), list(now["history"])))
 
 
 def run_seed(seed: int, backend: str, calls: int = 4) -> tuple[str, list[str]]:

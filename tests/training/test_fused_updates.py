@@ -12,7 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
 from stator import events
+from stator.backends.autograd_passes import JoinedPasses
 from stator.backends.pieces import EngineGradients
+from stator.backends.regions import plan
 from tests.unit.backends.regions.test_regions import Block, Stack
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -68,6 +70,20 @@ def test_layers_of_a_step_are_compiled_once(losses: int) -> None:
     assert cuts and max(uses for pieces in cuts for _, uses in pieces) >= 5
     # The second capture, with the state there, has the same layers.
     assert [event for event in log if isinstance(event, events.GraphShared)]
+
+
+def test_a_short_step_has_one_piece_for_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor gets few layers whole; what calls them is the same."""
+    monkeypatch.setattr(plan, "least_repeats", lambda settings: plan.STEP_REPEATS)
+    called = []
+    call = JoinedPasses.__call__
+    monkeypatch.setattr(JoinedPasses, "__call__", lambda self, *args: called.append(len(self.steps)) or call(self, *args))
+    expected = train(None, "AdamW", layers)
+    with events.record() as log:
+        found = train("aot_eager", "AdamW", layers)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert called and set(called) == {1}
+    assert not [event for event in log if isinstance(event, events.GraphCut)]
 
 
 class Turned(torch.autograd.Function):

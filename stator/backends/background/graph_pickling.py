@@ -128,8 +128,8 @@ class GraphUnpickler(pickle.Unpickler):
     def persistent_load(self, identifier: object) -> object:
         return self
 
-    def fake(self, described: Any) -> object:
-        def made(make: Any, device: Any) -> FakeTensor:
+    def fake(self, described: object) -> object:
+        def made(make: Any, device: object) -> FakeTensor:
             with no_dispatch():
                 return FakeTensor(self.mode, make(), device)
 
@@ -151,7 +151,7 @@ def under_mode(described: Any, mode: FakeTensorMode | None) -> Any:
     return replace(described, fake_mode=mode, base=base)
 
 
-def make_symbol(cls: type, expression: Any, environment: Any, kind: type, hint: Any) -> Any:
+def make_symbol(cls: type, expression: object, environment: object, kind: type, hint: object) -> Any:
     return cls(SymNode(expression, environment, kind, hint))
 
 
@@ -180,7 +180,7 @@ def make_graph(written: list[tuple[Any, ...]], inner: dict[str, fx.GraphModule],
     graph = fx.Graph()
     nodes: list[fx.Node] = []
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         return fx.node.map_aggregate(value, lambda each: nodes[each] if type(each) is Ref else each)
 
     for op, name, target, args, kwargs, meta, sources in written:

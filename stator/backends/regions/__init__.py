@@ -6,6 +6,6 @@ the other, each unique piece compiled once; or `Whole`, with the reason why the 
 
 from stator.backends.regions.compilation import compile_regions
 from stator.backends.regions.flow import Whole
-from stator.backends.regions.plan import gradients_to_take_between
+from stator.backends.regions.plan import ONE_PIECE, gradients_to_take_between, is_short_step
 
-__all__ = ["Whole", "compile_regions", "gradients_to_take_between"]
+__all__ = ["ONE_PIECE", "Whole", "compile_regions", "gradients_to_take_between", "is_short_step"]

@@ -22,7 +22,7 @@ from stator.backends.regions.cuda_graphs import recorder_of
 from stator.backends.regions.direct_calls import direct_passes, join_directly
 from stator.backends.regions.extraction import Piece, module_of
 from stator.backends.regions.flow import Flow, Whole
-from stator.backends.regions.plan import plan_regions
+from stator.backends.regions.plan import ONE_PIECE, plan_regions
 from stator.backends.regions.stitching import stitch
 from stator.graph.state.torch_state import GRAD_MODE
 from stator.settings.options import Settings
@@ -50,9 +50,12 @@ def compile_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Setting
             seconds[piece.key] = perf_counter() - started
         piece.function, piece.direct = compiled[piece.key]
     events.emit_progress(events.PiecesCompiled(len(compiled), len(compiled), sum(seconds.values())))
-    events.emit(events.GraphCut(tuple([(len(plan.unique[key].nodes), uses[key]) for key in compiled]),
-                                tuple(seconds.values()), tuple([plan.unique[key].name for key in compiled]),
-                                plan.refused))
+    if len(plan.pieces) == 1 and ONE_PIECE in gm.meta:
+        events.emit(events.GraphKeptWhole(len(gm.graph.nodes), "its layers repeat too seldom in a training step"))
+    else:
+        events.emit(events.GraphCut(tuple([(len(plan.unique[key].nodes), uses[key]) for key in compiled]),
+                                    tuple(seconds.values()), tuple([plan.unique[key].name for key in compiled]),
+                                    plan.refused))
     joined = join_directly(plan.flow, plan.steps, record)
     if joined is None and record is not unrecorded:
         raise Whole("a CUDA graph cannot hold its pieces")

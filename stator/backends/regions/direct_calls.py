@@ -20,6 +20,10 @@ from stator.backends.inner_calls import Passes
 from stator.backends.regions.extraction import Piece, wants_grad
 from stator.backends.regions.flow import Flow
 from stator.backends.regions.stitching import stitch
+from stator.graph.state.torch_state import C
+
+COMPILED_IN = frozenset([id(setter) for setter in (
+    C._set_grad_enabled, C.set_autocast_enabled, C.set_autocast_dtype, C.set_autocast_cache_enabled)])
 
 
 def direct_passes(passes: Passes, meta: Any, inputs: int, outputs: Sequence[Any] = (), writes: bool = False
@@ -66,7 +70,8 @@ def has_work_around(meta: Any, writes: bool) -> bool:
 def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unrecorded) -> Callable[..., Any] | None:
     """None where some piece needs AOTAutograd's own code; `record` gets each function over all pieces."""
     pieces = [step for step in steps if isinstance(step, Piece)]
-    if any(piece.direct is None for piece in pieces) or len(pieces) != len(steps):
+    between = [step for step in steps if isinstance(step, fx.Node)]
+    if any(piece.direct is None for piece in pieces) or between and not are_compiled_in(flow, between):
         return None
     autocast = torch._C._DisableAutocast if torch._C._is_any_autocast_enabled() else contextlib.nullcontext
     results = flow.output.args[0]
@@ -76,7 +81,7 @@ def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unr
         return with_backward(flow, pieces, list(results), autocast, record) if plain else None
     if record is not unrecorded and not plain:
         return None
-    stitched = stitch(flow, steps, directly=True)
+    stitched = stitch(flow, list(pieces), directly=True)
     if record is not unrecorded:
         recorded = record("inference", lambda args: stitched(*args))
 
@@ -85,6 +90,11 @@ def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unr
             return stitched(*args) if record is unrecorded else recorded(list(args))
 
     return run
+
+
+def are_compiled_in(flow: Flow, setters: list[fx.Node]) -> bool:
+    """Whether the passes between these nodes have their effect in them, and nothing of it is left behind the graph."""
+    return all(id(node.target) in COMPILED_IN for node in setters) and flow.states[0] == flow.states[-1]
 
 
 def with_backward(flow: Flow, pieces: list[Piece], results: list[fx.Node], autocast: Callable[[], Any],

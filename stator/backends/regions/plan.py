@@ -35,6 +35,8 @@ from stator.settings.options import Settings
 LEAST_REPEATS = 4
 LEAST_PERIOD = 8  # nodes
 LEAST_SAVING = 64  # nodes
+STEP_REPEATS = 16  # of a whole training step: each call of a piece costs about 50 us, in both passes
+ONE_PIECE = "one piece"  # in the meta of a graph: a part of a step with fewer repeats
 RECORDED = False  # whether layers that are found are pieces under CUDA graphs: named calls are
 WITH_A_COMPILER = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
@@ -74,6 +76,8 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     except Unkeyed as error:
         raise Whole(str(error)) from None
     probes = Probes(flow, mode)
+    if gm.meta.get(ONE_PIECE) and not marked:
+        return pieces_between(flow, probes, [], 0)
     fuses = settings.backend == "inductor"
     calls = named_calls(flow) if marked else []
     cuts, refused = named_cuts(flow, calls)
@@ -110,15 +114,31 @@ def gradients_to_take_between(gm: fx.GraphModule, inputs: Sequence[Any], setting
     Torch's engine takes them between pieces, so that both passes of equal layers are compiled once.
     """
     found = gm.graph.find_nodes(op="call_function", target=torch.autograd.grad)
+    return found if most_repeats(gm, found, inputs, settings, grad_enabled) >= least_repeats(settings) else []
+
+
+def is_short_step(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, grad_enabled: bool) -> bool:
+    """Whether a graph is a training step that runs faster with both passes in one piece each."""
+    found = gm.graph.find_nodes(op="call_function", target=torch.autograd.grad)
+    return 0 <= most_repeats(gm, found, inputs, settings, grad_enabled) < least_repeats(settings) > LEAST_REPEATS
+
+
+def least_repeats(settings: Settings) -> int:
+    return STEP_REPEATS if settings.backend == "inductor" else LEAST_REPEATS
+
+
+def most_repeats(gm: fx.GraphModule, found: list[fx.Node], inputs: Sequence[Any], settings: Settings,
+                 grad_enabled: bool) -> int:
+    """How often a layer repeats before the gradients `found`; -1 where a step is not cut in any case."""
     if not found or settings.regions != "auto" or settings.backend not in WITH_A_COMPILER \
             or records_cuda_graphs(settings) or any(node.kwargs.get("create_graph") for node in found):
-        return []
+        return -1
     try:
         flow = Flow(gm, list(inputs), grad_enabled)
     except Unkeyed:
-        return []
+        return -1
     runs = find_runs(flow.numbers[:max([flow.place[node] for node in found])], LEAST_REPEATS, LEAST_PERIOD)
-    return found if any(run.saving >= LEAST_SAVING for run in runs) else []
+    return max([run.repeats for run in runs if run.saving >= LEAST_SAVING], default=0)
 
 
 def pieces_between(flow: Flow, probes: Probes, cuts: list[int], least: int) -> Plan:

@@ -92,7 +92,6 @@ _WRITERS: dict[type, Callable[[Rebuilder, Any], str]] = {
 
 
 def warn_of_conversion(convert: Callable[[], None], filename: str, line: int) -> None:
-    """Convert as the program did, and pass on what torch warns of."""
     with Heard(always=False) as warned:
         convert()
     for each in warned:
@@ -117,7 +116,7 @@ def warn_at(message: Any, category: Any, filename: str, line: int, outward: int)
 
 
 def log_at(logger: Any, level: int, message: object, args: tuple[Any, ...], filename: str, line: int,
-           function: str, outward: int, extra: Any, exc_info: bool | None) -> None:
+           function: str, outward: int, extra: object, exc_info: bool | None) -> None:
     if not logger.isEnabledFor(level):
         return
     if outward and (frame := frame_outside(outward)) is not None:
@@ -160,7 +159,7 @@ def use_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value
         _hook.exchange_callback(callback)
 
 
-def fail_in_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: object) -> None:
+def fail_in_cache(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], value: object) -> None:
     use_cache(wrapper, args, kwargs, value, failed=True)
 
 

@@ -118,7 +118,7 @@ def forget_attribute(cls: type, name: str) -> None:
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
     to a position come last, an iterator before those it draws from."""
-    kinds = {ShadowKind.UPCOMING: 0, ShadowKind.ITERATOR: 2}
+    kinds = {ShadowKind.PEEKABLE: 0, ShadowKind.ITERATOR: 2}
     first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
     return first + others + last[::-1]
 
@@ -161,7 +161,7 @@ def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) 
         write_standing(build, body, build.outside(tracker.source), out)
 
 
-def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+def _diff_peekable(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """The program took items from the user's iterator: take as many."""
     if is_exhausted(tracker):
         out.append(f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})")
@@ -254,10 +254,7 @@ def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
 
 
 def set_bytes(buffer: Any, contents: bytes) -> None:
-    if type(buffer) is bytearray:
-        buffer[:] = contents
-    else:
-        buffer[:] = type(buffer)(buffer.typecode, contents)
+    buffer[:] = contents if type(buffer) is bytearray else type(buffer)(buffer.typecode, contents)
 
 
 def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -310,7 +307,7 @@ _UNNOTED = (ShadowKind.TENSOR, ShadowKind.OPAQUE)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]
 _WRITTEN_WHOLE = {ShadowKind.OPAQUE: _diff_generator, ShadowKind.ITERATOR: write_iterator,
                   ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: write_array}
-_CONTENTS = {ShadowKind.UPCOMING: _diff_upcoming, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
+_CONTENTS = {ShadowKind.PEEKABLE: _diff_peekable, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
              ShadowKind.SET: _diff_set, ShadowKind.CELL: _diff_cell, ShadowKind.TENSOR: _diff_tensor}
 
 

@@ -99,7 +99,6 @@ class Owners:
         return None if original is UNBOUND or type(original) in CONSTANT_TYPES else build.outside(source)
 
     def _owner_of_memory(self, fake: FakeTensor) -> str | None:
-        """A tensor that is made real and lies in the same storage."""
         build, memory_of = self.build, self.build.recorder.propagation.memory_behind
         if self._storages is None:
             tracked = [build.heap.by_standin.get(id(each.fake)) for each in build.recorder.inputs]
@@ -113,7 +112,6 @@ class Owners:
 
 
 def parts_of(value: Any) -> list[Any]:
-    """Objects that an object made inside the trace refers to."""
     cls = type(value)
     if cls is dict:
         return [*value.keys(), *value.values()]

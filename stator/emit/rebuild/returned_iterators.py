@@ -28,7 +28,7 @@ _REBUILT = outside_iterators.ADOPTED | readable(
     itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller)
 
 
-def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
+def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
     if (view := DICT_VIEWS.get(cls)) is not None:  # by the method of dict or OrderedDict, which a subclass may replace
         make = build.writer.constant(view, view.__name__)
@@ -155,7 +155,6 @@ def _same(before: object, now: object) -> bool:
 
 
 def walk_until(iterator: Iterator[Any], left: int) -> None:
-    """Advance a dict's iterator until `left` items are left."""
     while operator.length_hint(iterator) > left:
         next(iterator)
 

@@ -97,14 +97,12 @@ def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
 
 def fresh_array(contents: Any, writeable: bool) -> Any:
     made = contents.copy(order="K")
-    if not writeable:
-        made.flags.writeable = False
+    made.flags.writeable = writeable
     return made
 
 
 def view_of(base: Any, dtype: str, shape: tuple[int, ...], offset: int, strides: tuple[int, ...],
             writeable: bool) -> ndarray:
-    """A view of the memory of an array in one piece."""
     memory = base if base.flags.c_contiguous else base.T
     made = numpy.ndarray(shape, numpy.dtype(dtype), memory, offset, strides)
     if not writeable:

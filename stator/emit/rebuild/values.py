@@ -90,7 +90,7 @@ class Rebuilder:
         choice = self.recorder.uncertain.choices.get(id(fake))
         return made if choice is None else self.chosen(fake, choice, made)
 
-    def output(self, key: object, value: Any) -> str:
+    def output(self, key: object, value: object) -> str:
         """An output of the graph, once for each `key`."""
         index = self.output_index.get(id(key))
         if index is None:
@@ -310,9 +310,7 @@ class Rebuilder:
 
     def function(self, value: types.FunctionType) -> str:
         make = self.writer.constant(types.FunctionType, "function")
-        cells = "None"
-        if value.__closure__:
-            cells = "(" + ", ".join(self.value(cell) for cell in value.__closure__) + ",)"
+        cells = f"({', '.join(map(self.value, value.__closure__))},)" if value.__closure__ else "None"
         defaults, made = self.value(value.__defaults__), id(value.__globals__) in self.vm.heap.dicts.made_scopes
         scope = self.value(value.__globals__) if made else self.writer.constant(value.__globals__, "globals")
         if id(value) in self.memo:  # it refers to itself through a cell, which built it already

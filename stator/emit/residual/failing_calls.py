@@ -203,7 +203,7 @@ def put_back(kept: list[Any]) -> bool:
     return True
 
 
-Standing = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known
+NodeTrace = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known
 
 
 def places_in(graph: fx.Graph, places: dict[str, Place]) -> dict[str, Place]:
@@ -228,9 +228,9 @@ def show_program(error: BaseException, places: dict[str, Place]) -> None:
     error.__traceback__ = traceback
 
 
-def failing_nodes(trace: types.TracebackType | None) -> Iterator[tuple[types.TracebackType, Standing]]:
+def failing_nodes(trace: types.TracebackType | None) -> Iterator[tuple[types.TracebackType, NodeTrace]]:
     """The frames of graphs in a traceback, with the place of the node that each stands at."""
-    stretch: list[Standing] = []
+    stretch: list[NodeTrace] = []
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == FILENAME:

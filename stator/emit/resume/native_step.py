@@ -20,7 +20,7 @@ from stator.code.instruction import ExceptionEntry, Instruction
 from stator.code.opcodes import BY_NAME, TAGGED_PLACES, Operand
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import NULL, UNBOUND, Raised, SavedExc
-from stator.interp.generators.generators import code_of, finish, mark_running, new_generator, stand, standing
+from stator.interp.generators.generators import code_of, finish, frame_of, mark_running, new_generator, stand
 from stator.interp.suspend import FrameState
 
 
@@ -50,7 +50,7 @@ class NativeFrame:
 
     # what a continuation calls on the machine
 
-    def give(self, value: Any, cont: Any = None) -> None:
+    def give(self, value: object, cont: Any = None) -> None:
         if cont is None:
             self.stack.append(value)
         else:
@@ -63,7 +63,7 @@ class NativeFrame:
         return False
 
 
-def pass_on(cont: Any, caller: NativeFrame, value: Any, yielded: bool,
+def pass_on(cont: Any, caller: NativeFrame, value: object, yielded: bool,
             error: BaseException | None) -> BaseException | None:
     """Hand what a frame answered to its caller; the exception to raise there, if any."""
     try:
@@ -89,7 +89,7 @@ def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tupl
     except BaseException:
         finish(generator)
         raise
-    found = standing(made)
+    found = frame_of(made)
     assert found is not None
     unit, resumed = decode(code_of(generator)), decode(found.code)
     moved = len(resumed.instructions) - len(unit.instructions)
@@ -118,7 +118,7 @@ class NewOwners:
         known = self._moved.get(id(generator))
         if known is not None:
             return known[1]
-        found = standing(generator)
+        found = frame_of(generator)
         if found is None and id(generator) not in self._running:
             return generator
         namespace = self._running[id(generator)] if found is None else found.namespace

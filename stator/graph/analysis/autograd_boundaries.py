@@ -160,7 +160,6 @@ def needs_old_values(graph: fx.Graph) -> bool:
 
 
 def with_history(fake: FakeTensor) -> bool:
-    """Whether autograd has a record of how a tensor came to be."""
     with torch._C.DisableTorchFunction():
         return type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf
 

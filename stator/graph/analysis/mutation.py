@@ -125,12 +125,11 @@ def writes_two_ways(node: fx.Node) -> bool:
 
 
 def output_names(func: object) -> set[str]:
-    """The parameters of an operator of torch that get its results."""
     signature = signature_of(func) if operator_name(func) else None
     return set() if signature is None else signature.outputs
 
 
-def declared_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor] | None:
+def declared_writes(func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor] | None:
     """The tensors that a schema says are written to; None where there is no schema."""
     signature = signature_of(func)
     if signature is None:
@@ -222,7 +221,6 @@ class Observation:
 
 
 def versions_of(tensors: Iterable[Any]) -> list[int]:
-    """How often each was written to, as far as that is counted."""
     with torch._C.DisableTorchFunction():
         return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
@@ -242,7 +240,6 @@ def count_writes(tensors: list[Any], before: list[int]) -> None:
 
 
 def not_counted(tensors: list[Any], before: list[int]) -> list[Any]:
-    """Those whose version counters stand where they stood before."""
     return [tensor for tensor, now, then in zip(tensors, versions_of(tensors), before, strict=True) if now == then]
 
 
@@ -323,7 +320,7 @@ def written_storages(node: fx.Node) -> set[int]:
     return {storage_of(tensor) for each in written_by(node) for tensor in tensors_in(each.meta.get("example_value"))}
 
 
-def operator_name(target: Any) -> str:
+def operator_name(target: object) -> str:
     """`add_` of Tensor.add_ and torch.ops.aten.add_.Tensor; "" for a function of the user, whatever its name."""
     if type(target) is str:
         return target

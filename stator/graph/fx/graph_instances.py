@@ -1,7 +1,7 @@
 """Graphs that are the same but for sizes.   a graph for batches of n, and one for batches of 1  ->  one compiled graph
 
-In: a captured graph and the places of its symbols (`describe`); later another graph of the same program.  Out: whether
-the second is the first with other sizes put in (`is_instance`).  Views are not compared: operations that give a view or
+In: a captured graph and the places of its symbols (`describe_graph`); later another graph.  Out: whether the second is
+the first with other sizes put in (`is_instance`).  Views are not compared: operations that give a view or
 a copy, by strides, are followed by no write in a described graph, and lead to none of its results.
 """
 
@@ -92,7 +92,7 @@ class Description:
     origins: dict[sympy.Symbol, Operand]
 
 
-def describe(graph: fx.Graph, inputs: list[Any], symbols: Any, writes: bool) -> Description | None:
+def describe_graph(graph: fx.Graph, inputs: list[Any], symbols: Any, writes: bool) -> Description | None:
     """None where a graph cannot be compared: it has graphs inside, or numbers that only it knows."""
     if symbols.has_fresh or writes and any(map(_copies_or_views, graph.nodes)) or _shows_copy_or_view(graph):
         return None
@@ -145,7 +145,6 @@ def _copies_or_views(node: fx.Node) -> bool:
 
 
 def may_view(node: fx.Node) -> bool:
-    """Whether what a node makes may be a view of one of its inputs."""
     return _copies_or_views(node) or _name(node) in _VIEWS
 
 

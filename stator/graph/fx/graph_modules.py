@@ -56,9 +56,7 @@ class Source:
         cls = type(value)
         if cls is fx.Node:
             return names[value]
-        if cls in _PLAIN:
-            return repr(value)
-        if cls is float and math.isfinite(value):
+        if cls in _PLAIN or cls is float and math.isfinite(value):
             return repr(value)
         if issubclass(cls, tuple):
             inside = ", ".join([self.text(item, names) for item in value])
@@ -200,7 +198,7 @@ class PlainCall:
     def __init__(self, cls: type) -> None:
         self.cls: Any = cls
 
-    def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, module: object, *args: Any, **kwargs: Any) -> Any:
         return super(self.cls, module).__call__(*args, **kwargs)  # type: ignore[misc]
 
 

@@ -192,7 +192,6 @@ def bare_node(graph: fx.Graph, name: str, op: str, target: object, args: tuple[A
 
 
 def new_node(graph: fx.Graph, op: str, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    """An operation, at the place where the graph takes nodes now."""
     name = graph._graph_namespace.create_name(graph._target_to_str(target), None)
     node = bare_node(graph, name, op, target, args, kwargs or immutable_dict())
     graph._graph_namespace.associate_name_with_obj(name, node)

@@ -296,7 +296,6 @@ def kernel(func: Callable[..., Any], accept: Accept, refused: tuple[type, ...] =
 
 
 def _named(names: str) -> Iterable[Callable[..., Any]]:
-    """Functions, methods and operators of these names, each once."""
     holders = operator, torch, torch.Tensor, F, torch._C._nn
     found = [getattr(holder, name, None) for name in names.split() for holder in holders]
     return {id(each): each for each in found if each is not None}.values()

@@ -111,7 +111,7 @@ class Propagation:
             raise ExactNeeded
         self.enabled = False
 
-    def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
+    def key(self, func: object, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
         """Key of one call, or None where the memo must not be used."""
         if not self.enabled:
             return None
@@ -268,7 +268,6 @@ class Propagation:
         return any(self.root(view) == root for view, _, _ in self.bases.values())
 
     def _count_writes(self, written: FakeTensor) -> None:
-        """Count a write to a remembered view as one to its base."""
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             found = self.bases.get(_memory(written))
             while found is not None:

@@ -29,6 +29,7 @@ from stator.graph.metadata.layout_rules import results_of_layer
 from stator.graph.record import refused_operations as refused
 from stator.graph.record.input_recorder import InputRecorder
 from stator.graph.record.recorder_state import RecordingMode, Region, WriteLog
+from stator.graph.record.tensor_index import with_masks
 from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
@@ -99,9 +100,7 @@ class Recorder(InputRecorder):
         cls = type(value)
         if cls is FakeTensor:
             return self.node_of(value)
-        if cls in refused.ATOMS:
-            return value
-        if cls is fx.Node:
+        if cls in refused.ATOMS or cls is fx.Node:
             return value
         if cls in SYMBOLIC:
             return self.symbols.node_of(value)
@@ -259,11 +258,12 @@ class Recorder(InputRecorder):
         except Break:
             raise reason from None
 
-    def attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 foreseen = results_of_layer(func, args, kwargs)
-                result = func(*args, **kwargs) if foreseen is None else foreseen
+                given = with_masks(target, args) if self.backend.in_order else args
+                result = func(*given, **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
                 return result

@@ -151,7 +151,6 @@ class Subgraph:
         self.recorder.nodes[id(fake)] = node
 
     def lift(self, value: object) -> fx.Node:
-        """An input for a tensor or a number of the outer graph."""
         node = self.add_input(f"outer_{len(self.lifted)}", value)
         self.lifted.append(value)
         self.inputs.append(node)

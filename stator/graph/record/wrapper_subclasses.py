@@ -150,11 +150,9 @@ class Wrappers:
         return outer
 
     def inside(self, value: object) -> Any:
-        """Arguments with every outer fake replaced by its wrapper."""
         return pytree.tree_map_only(FakeTensor, lambda fake: self.behind.get(id(fake), fake), value)
 
     def outside(self, value: object) -> Any:
-        """A result with every wrapper replaced by its outer fake."""
         if not any(isinstance(leaf, torch.Tensor) and type(leaf) is not FakeTensor
                    for leaf in pytree.tree_leaves(value)):
             return value
@@ -186,7 +184,7 @@ def flatten(tensor: torch.Tensor) -> tuple[list[str], Any]:
     return [name for name in names if name not in others], (context, others)
 
 
-def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: Any) -> bool:
+def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: tuple[object, dict[str, object]]) -> bool:
     """A pure reader for guards: whether a wrapper has these inner tensors, and a context equal to this one."""
     found, now = flatten(tensor)
     if tuple(found) != names:

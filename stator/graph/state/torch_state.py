@@ -22,7 +22,7 @@ C: Any = torch._C
 # These change the grad mode themselves, and bring it back.
 _CHANGE_OTHERS = frozenset({torch.autograd.grad_mode._enter_inference_mode,
                             torch.autograd.grad_mode._exit_inference_mode})
-Place = tuple[int, tuple[Any, ...]]
+SettingKey = tuple[int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,7 @@ class TorchState(Mechanism):
 
     feeds_graph = True  # each change is a node
 
-    before: dict[tuple[int, tuple[Any, ...]], tuple[Setting, tuple[Any, ...], tuple[Any, ...]]] = \
-        field(default_factory=dict)
+    before: dict[SettingKey, tuple[Setting, tuple[Any, ...], tuple[Any, ...]]] = field(default_factory=dict)
     contexts: list[tuple[Any, Any]] = field(default_factory=list)  # open (inference mode guard, its node)
     dual_levels: bool = False  # whether the graph enters forward-mode differentiation
     hooks: list[Callable[[], None]] = field(default_factory=list)  # each takes the graph's hooks off again
@@ -186,7 +185,6 @@ class TorchState(Mechanism):
             self.changed_blocks[id(leave)] = leave
 
     def restoring_calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
-        """The calls that bring back what was there before the trace."""
         calls: list[tuple[Any, tuple[Any, ...]]] = [(leave_dual_level, ())] if self.dual_levels else []
         calls += [(take_off, ()) for take_off in self.hooks]
         return calls + [(setting.setter, (*key, *value)) for setting, key, value in self.before.values()]
@@ -228,13 +226,13 @@ SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:
     if not state.before:
         return 0
-    current: dict[Place, tuple[Any, ...]] = {place: value for place, (_, _, value) in state.before.items()}
-    pending: dict[Place, fx.Node] = {}
+    current: dict[SettingKey, tuple[Any, ...]] = {place: value for place, (_, _, value) in state.before.items()}
+    pending: dict[SettingKey, fx.Node] = {}
     dropped: list[fx.Node] = []
     for node in list(graph.nodes):
         setting = SETTING_OF_SETTER.get(id(node.target)) if node.op == "call_function" else None
         if setting is not None and not node.kwargs:
-            place = _place_of(setting, node)
+            place = (id(setting.setter), node.args[:setting.keys])
             overwritten = pending.pop(place, None)
             if overwritten is not None:
                 dropped.append(overwritten)
@@ -249,11 +247,8 @@ def drop_idle_settings(graph: fx.Graph, state: TorchState) -> int:
     return len(dropped)
 
 
-def _place_of(setting: Setting, node: fx.Node) -> Place:
-    return id(setting.setter), node.args[:setting.keys]
-
-
-def _settle(pending: dict[Place, fx.Node], current: dict[Place, tuple[Any, ...]], dropped: list[fx.Node]) -> None:
+def _settle(pending: dict[SettingKey, fx.Node], current: dict[SettingKey, tuple[Any, ...]],
+            dropped: list[fx.Node]) -> None:
     """An operation runs: what is set by now counts."""
     for place, node in pending.items():
         value = node.args[len(place[1]):]

@@ -48,7 +48,8 @@ class GuardedBranches:
         """The truths, computed from the contents of the inputs."""
         constant, given = self._text.constant, [self._names[node] for node in self.inputs]
         truths = "".join([f"bool({self._names[root]}), " for root in self.truths])
-        body = [f"{name} = {constant(copied)}({name})" for name in given] + list(self._lines.values())
+        tensors = [self._names[node] for node, each in self.inputs.items() if each.tensor is not None]
+        body = [f"{name} = {constant(copied)}({name})" for name in tensors] + list(self._lines.values())
         lines = [f"def truths({', '.join(given)}):", f"    with {constant(plainly)}():",
                  *[f"        {line}" for line in body], f"        return {constant(written)}(({truths}))"]
         exec(compile("\n".join(lines), _FILENAME, "exec"), self._text.names)  # noqa: S102  our own text
@@ -63,8 +64,16 @@ def written(truths: Iterable[bool]) -> str:
 def may_decide(given: Any) -> bool:
     """Whether branches on the number in an input may become guards: state of an object, no argument."""
     tensor = given.tensor
-    return isinstance(given.source, _STATE) and isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided \
-        and tensor.device.type == "cpu" and tensor.numel() == 1
+    if not isinstance(given.source, _STATE):
+        return False
+    if tensor is None:
+        return type(given.fake) is torch.SymInt and given.fake.node.hint is not None
+    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.device.type == "cpu" \
+        and tensor.numel() == 1
+
+
+def contents_of(given: Any) -> Any:
+    return given.fake.node.hint if given.tensor is None else copied(given.tensor)
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

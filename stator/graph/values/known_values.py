@@ -24,7 +24,7 @@ from stator.graph.analysis.mutation import is_repeatable, reached, writes, writt
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
-from stator.graph.values.branch_guards import GuardedBranches, may_decide
+from stator.graph.values.branch_guards import GuardedBranches, contents_of, may_decide
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
 
@@ -134,7 +134,6 @@ class KnownValues:
             return found if found is UNKNOWN else found.item()
 
     def of_tensor(self, fake: FakeTensor) -> Any:
-        """The contents of a tensor."""
         return self._value(self.recorder.node_of(fake))
 
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
@@ -259,7 +258,7 @@ class KnownValues:
                     not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
-        copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
+        copies = {each.node: contents_of(each) for each in inputs if each.node not in known}
         token = _hook.pause()
         try:
             with torch.no_grad(), _Watch():
@@ -348,7 +347,7 @@ def map_scalars(arguments: Iterable[Any], change: Callable[[FakeTensor], Any], d
                   for value in arguments])
 
 
-def forget_constants(changed: Any, result: Any) -> None:
+def forget_constants(changed: Any, result: object) -> None:
     """Drop constants that FakeTensor has computed with an unbacked float, which it takes for NaN."""
     for fake in (*changed, *pytree.tree_leaves(result)):
         if type(fake) is FakeTensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import types
 from typing import Any
 
@@ -72,7 +73,6 @@ def box_attributes(heap: Heap, value: object) -> None:
 
 
 def fill_attributes(heap: Heap, tracker: VariableTracker) -> None:
-    """Box the instance dict and the slots of an outside instance."""
     value, standin, source = tracker.original, tracker.standin, tracker.source
     namespace = instance_dict(value)
     if namespace is not None:
@@ -137,7 +137,9 @@ def open_parts(heap: Heap, tensor: torch.Tensor, source: Source) -> dict[str, An
 
 
 def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
-    own = instance_dict(tensor)
+    own, slot = instance_dict(tensor), inspect.getattr_static(type(tensor), name, None)
+    if type(slot) is types.MemberDescriptorType:
+        return Slot(source, name, slot.__objclass__)
     return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
 
 

@@ -30,7 +30,6 @@ _KINDS = "biufcSUmM"  # numbers, text, dates: no objects inside
 
 
 def array_adopters(heap: Heap) -> dict[type, Any]:
-    """Adopters by type, each called as adopter(value, source)."""
     found: dict[type, Any] = dict.fromkeys(SCALARS, functools.partial(adopt_scalar, heap))
     found[numpy.ndarray] = functools.partial(adopt_array, heap)
     found[numpy.ufunc] = found[type(numpy.mean)] = heap._adopt_identity
@@ -139,13 +138,11 @@ class Arrays:
         return array
 
     def back(self, array: numpy.ndarray, fake: FakeTensor) -> None:
-        """From now on the contents of an array are those of a tensor."""
         self.backed[id(array)] = (array, fake)
         if type(array.base) is numpy.ndarray and id(array) not in self.heap.by_standin:
             self.buffers[id(array.base)] = (array.base, array)
 
     def is_backed(self, array: numpy.ndarray) -> bool:
-        """Whether the contents of an array are those of a tensor."""
         return bool(self.backed) and (id(array) in self.backed or id(self.root_of(array)) in self.backed)
 
     def is_array_of(self, array: numpy.ndarray) -> bool:

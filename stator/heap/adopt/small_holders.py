@@ -30,7 +30,6 @@ from stator.source import Attr, CallOf, Pinned, Slot, Source
 
 
 def holder_adopters(heap: Heap) -> dict[type, Any]:
-    """Adopters by type, each called as adopter(value, source)."""
     found = {
         types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
         types.MappingProxyType: adopt_mapping_view, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,

@@ -71,7 +71,6 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.Meth
 
 
 def iterator_adopters(heap: Heap) -> dict[type, Any]:
-    """Adopters for every iterator type that can be looked into."""
     found: dict[type, Any] = dict.fromkeys(ADOPTED, functools.partial(adopt_reduced, heap))
     found.update(dict.fromkeys(WALKERS, functools.partial(adopt_walker, heap)))
     return found
@@ -149,7 +148,7 @@ def _part(heap: Heap, cls: type, part: object, source: Source, looks: bool) -> A
     if looks:
         _expose_items(heap, cls, found)
     tracker = heap.by_standin.get(id(found))
-    if cls is itertools.chain and looks and tracker is not None and tracker.shape is ShadowKind.UPCOMING:
+    if cls is itertools.chain and looks and tracker is not None and tracker.shape is ShadowKind.PEEKABLE:
         _check_iterables(heap, tracker)
     return found
 

@@ -165,7 +165,7 @@ def is_upcoming(iterator: object) -> bool:
 def is_known_ahead(heap: Heap, value: object) -> bool:
     """Whether a value stands for a user's iterator by its items alone: how many are left is no fact."""
     tracker = heap.by_standin.get(id(value)) if type(value) is _LIST else None
-    return tracker is not None and tracker.shape is ShadowKind.UPCOMING
+    return tracker is not None and tracker.shape is ShadowKind.PEEKABLE
 
 
 def posed_class(heap: Heap, value: object) -> type | None:
@@ -175,7 +175,7 @@ def posed_class(heap: Heap, value: object) -> type | None:
     if id(value) in heap.tables.walks:
         return type(iter(set()))
     tracker = heap.by_standin.get(id(value))
-    if tracker is None or tracker.shape is not ShadowKind.UPCOMING or type(tracker.original) is _LIST:
+    if tracker is None or tracker.shape is not ShadowKind.PEEKABLE or type(tracker.original) is _LIST:
         return None
     return type(tracker.original)
 
@@ -284,7 +284,7 @@ def _lookahead(iterator: object) -> int:
     return min(_ROUNDS * (remaining(inner[0]) + len(state[0])), LOOKAHEAD)
 
 
-def adopt_upcoming(heap: Heap, value: Any, source: Source, otherwise: Any) -> Any:
+def adopt_peekable(heap: Heap, value: object, source: Source, otherwise: Any) -> Any:
     """A stand-in that yields boxes of the items to come; `otherwise` adopts what cannot be looked into."""
     if (known := heap.known(value, source)) is not None:
         return known.standin
@@ -295,7 +295,7 @@ def adopt_upcoming(heap: Heap, value: Any, source: Source, otherwise: Any) -> An
     items_ahead = items_to_come(value, count) if type(value) in COPIED else (peek(value, k) for k in range(count))
     items: list[Any] = [Box(heap, item, _itself, CallOf(Pinned(peek), (source, Pinned(k))), NO_KEY)
                         for k, item in enumerate(items_ahead)]
-    tracker = heap.register(VariableTracker(iter(items), value, source, ShadowKind.UPCOMING, items))
+    tracker = heap.register(VariableTracker(iter(items), value, source, ShadowKind.PEEKABLE, items))
     tracker.type_guarded = True
     return tracker.standin
 
@@ -309,7 +309,7 @@ def _itself(base: Source) -> Source:
 
 
 def is_endless(tracker: VariableTracker) -> bool:
-    return tracker.shape is ShadowKind.UPCOMING and type(tracker.original) in ENDLESS
+    return tracker.shape is ShadowKind.PEEKABLE and type(tracker.original) in ENDLESS
 
 
 def taken(tracker: VariableTracker) -> int:
@@ -334,7 +334,7 @@ def note_next(heap: Heap, tracker: VariableTracker) -> None:
     heap.guard_call(reader, not at_end, tracker.source, Pinned(count + 1))
 
 
-def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
+def expose_peekable(heap: Heap, tracker: VariableTracker) -> None:
     """C code will take the rest: all of it is read, and that it is all becomes a fact."""
     refuse_changed(heap, tracker)
     if type(tracker.original) in ENDLESS:

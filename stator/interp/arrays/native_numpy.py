@@ -181,7 +181,6 @@ def prepared(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 
 def plain_key(vm: VM, key: object) -> Any:
-    """A subscript in which scalars of the graph are numbers."""
     if type(key) in GRAPH_SCALARS:
         return number_of(vm, key)
     if type(key) is slice:
@@ -217,5 +216,4 @@ def items_of(vm: VM, array: numpy.ndarray) -> list[Any]:
 
 
 def value_behind(vm: VM, value: Any) -> Any:
-    """The tensor that is the contents of an array or scalar."""
     return value.tensor if type(value) in GRAPH_SCALARS else tensor_of(vm, value)

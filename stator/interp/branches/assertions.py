@@ -19,7 +19,7 @@ from stator.graph.analysis.may_fail import HANDLED
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.interp.frame import Frame, Place, place_of, places_from
 from stator.interp.graph_errors import Assertion, promise_number
-from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method
@@ -69,7 +69,7 @@ def take_for_granted(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_
     return wanted
 
 
-def _made_by_the_graph(vm: VM, value: Any) -> bool:
+def _made_by_the_graph(vm: VM, value: object) -> bool:
     """The graph checks what it makes itself; a number that comes in unpinned is not checked by anybody."""
     node = getattr(value, "node", None)
     return node is not None and all(symbol in vm.recorder.symbols.definitions for symbol in node.expr.free_symbols
@@ -114,7 +114,7 @@ def _is_handled(frame: Frame) -> bool:
 def _exception_of(vm: VM, frame: Frame, index: int) -> BaseException | None:
     """The exception of a branch, made on a copy of the frame; None where it needs an unbacked value."""
     try:
-        witness = Witness(vm)
+        witness = MutationCheck(vm)
     except Unwatched:
         return None
     error = _made_on_a_copy(vm, frame, index)

@@ -25,7 +25,7 @@ from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import UNBOUND, Finished, Frame
-from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool, item_of
 from stator.interp.services import VM
 from stator.interp.suspend import live_slots
@@ -61,21 +61,21 @@ def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if
     state, ip = vm.exc_state, frame.ip
     try:
         region = find_region(frame, instr)
-        witness = Witness(vm)
+        witness = MutationCheck(vm)
         below, whole = frame.stack[:-1], list(frame.stack)
         jumped = follow(vm, frame, instr.target, whole if keeps else below, region.join, witness)
         fallen = follow(vm, frame, ip, below, region.join, witness)
         ways = (jumped, fallen) if jump_if else (fallen, jumped)
         meet(vm, frame, region.join, value, *ways)
     except (Refused, Unwatched, Unequal) as why:
-        text = describe(why)
+        text = reason_of(why)
         raise Break("SB002", f"the truth of a tensor, in a branch that cannot be captured: {text}", why=text) from None
     finally:
         vm.exc_state = state
     return True
 
 
-def describe(why: Exception) -> str:
+def reason_of(why: Exception) -> str:
     return f"the program holds a {why}" if type(why) is Unwatched else str(why)
 
 
@@ -94,7 +94,7 @@ def _meet(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise Finished(_MET)
 
 
-def follow(vm: VM, frame: Frame, start: int, stack: list[Any], join: int, witness: Witness) -> Way:
+def follow(vm: VM, frame: Frame, start: int, stack: list[Any], join: int, witness: MutationCheck) -> Way:
     """Interpret one way on a copy of the frame, its operations recorded apart."""
     program = list(frame.program)
     if join != EXIT:
@@ -150,7 +150,7 @@ def truth_as_symbol(vm: VM, value: Any) -> Any:
     return as_bool(vm, item_of(vm, condition_of(vm, value)))
 
 
-def condition_of(vm: VM, value: Any) -> Any:
+def condition_of(vm: VM, value: object) -> Any:
     """The condition as the operation takes it, at this moment: a bool of the graph's, or a bool tensor of its own."""
     if type(value) is not FakeTensor:
         return as_bool(vm, value)

@@ -253,7 +253,7 @@ def refuse_sequence(vm: VM, value: object) -> None:
             raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
 
 
-def made_as_leaf(vm: VM, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def made_as_leaf(vm: VM, fn: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """torch.zeros(..., requires_grad=True)"""
     made = vm.torch_call(fn, args, {**kwargs, "requires_grad": False})
     if type(made) is not FakeTensor:

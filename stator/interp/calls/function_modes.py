@@ -77,7 +77,7 @@ def require_balance(vm: VM) -> None:
         raise Break("SB006", "__torch_function__ is still off at the end of the call")
 
 
-def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: object) -> bool:
     """Do a call that the innermost mode is asked about; False where the call is none of its business."""
     cls = type(fn)
     if cls is types.MethodType:
@@ -102,7 +102,7 @@ def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     return False
 
 
-def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Continuation | None) -> bool:
+def take_subclass(vm: VM, fn: object, args: Any, kwargs: Any, cont: Continuation | None) -> bool:
     """Do a call that has a way of the interpreter's own, and that the class of a tensor is asked about."""
     if type(fn) is types.MethodType:
         return False
@@ -206,12 +206,12 @@ def _seen_types(vm: VM, func: Callable[..., Any], kinds: Any, given: Any) -> tup
     return tuple(classes)
 
 
-def _asks_modes(descriptor: Any) -> bool | None:
+def _asks_modes(descriptor: object) -> bool | None:
     """Whether torch asks a mode about a function; None where that depends on its arguments."""
     row = ROWS.get(id(descriptor))
     return False if id(descriptor) in UNASKED else None if row is None else row.asks_modes
 
 
-def _is_of_torch(fn: Any) -> bool:
+def _is_of_torch(fn: object) -> bool:
     owner = getattr(fn, "__objclass__", fn)
     return (getattr(owner, "__module__", None) or "").partition(".")[0] in ("torch", "stator")

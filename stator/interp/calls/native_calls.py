@@ -79,7 +79,6 @@ def call_native(vm: VM, fn: Any, args: Any, kwargs: object, cont: Any) -> None:
 
 def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, kwargs: Any,
                 cont: Continuation | None) -> None:
-    """Run a C callable as its row in the native table says."""
     every = args if descriptor is fn else (receiver, *args)
     if run_loop(vm, descriptor, tuple(every), kwargs, cont):
         return

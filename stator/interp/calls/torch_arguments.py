@@ -109,7 +109,7 @@ def plain_argument(vm: VM, value: Any, number_of: Callable[[Any], Any]) -> Any:
     return number_of(value) if type(method) is types.FunctionType else value
 
 
-def _number_of(vm: VM, value: Any) -> int:
+def _number_of(vm: VM, value: object) -> int:
     number = vm.call_sync(find(vm, type(value), "__index__"), (value,))
     if not is_a(number, int):
         raise Raised(TypeError(f"__index__ returned non-int (type {type(number).__name__})"))

@@ -268,7 +268,7 @@ def SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
             raise
 
 
-def resume(vm: VM, body: Suspended, value: Any, cont: Any) -> None:
+def resume(vm: VM, body: Suspended, value: object, cont: Any) -> None:
     if body.running:
         raise Raised(ValueError(f"{body.kind} already executing"))
     if body.done:

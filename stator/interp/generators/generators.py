@@ -1,7 +1,7 @@
 """Generators and coroutines: real objects whose bodies the interpreter runs, and frames of native ones.
 
     RETURN_GENERATOR         a real generator whose body drives the interpreted frame
-    standing(generator)      the frame of a generator, coroutine or async generator that waits, as data
+    frame_of(generator)      the frame of a generator, coroutine or async generator that waits, as data
     Generators.get(id)       the interpreted body of a generator; of one from outside, made from its frame
     new_generator(...)       a native generator that has not started: a shell to be filled
     stand(generator, ...)    put a native generator at an instruction, with these locals and this stack
@@ -154,7 +154,6 @@ async def drive_async_generator(vm: VM, body: Suspended) -> Any:
 
 
 def make_generator(vm: VM, frame: Frame) -> Any:
-    """The object that calling a generator function returns."""
     body = frame.generator = Suspended(frame)
     func, code = frame.func, frame.code
     names = (code.co_name, code.co_qualname) if func is None else (func.__name__, func.__qualname__)
@@ -203,7 +202,7 @@ def ASYNC_GEN_WRAP(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 @dataclass(frozen=True)
-class Standing:
+class GeneratorFrame:
     """The frame of a generator that waits: after a yield, or before its first instruction."""
 
     code: types.CodeType
@@ -219,7 +218,7 @@ class Standing:
         return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.started)
 
 
-def standing(generator: object) -> Standing | None:
+def frame_of(generator: object) -> GeneratorFrame | None:
     """Where a generator waits; None while it runs and when it is over."""
     if type(generator) not in RESUMABLE:
         return None
@@ -244,7 +243,7 @@ def standing(generator: object) -> Standing | None:
         else:
             kinds.append("value")
             values.append(value)
-    return Standing(code, namespace, index, slots, tuple(kinds), tuple(values), state != _CREATED)
+    return GeneratorFrame(code, namespace, index, slots, tuple(kinds), tuple(values), state != _CREATED)
 
 
 def is_over(generator: object) -> bool:
@@ -253,13 +252,13 @@ def is_over(generator: object) -> bool:
 
 def standing_key(generator: object) -> tuple[Any, ...] | None:
     """A pure reader for guards: where a generator waits, or that it is over."""
-    found = standing(generator)
+    found = frame_of(generator)
     return found.key if found is not None else ("over",) if is_over(generator) else None
 
 
 def standing_values(generator: object) -> tuple[Any, ...]:
     """A pure reader for guards and residuals: the values of a waiting generator's frame."""
-    found = standing(generator)
+    found = frame_of(generator)
     return () if found is None else found.values
 
 
@@ -375,7 +374,7 @@ def adopt(vm: VM, tracker: VariableTracker) -> Suspended | None:
     generator = tracker.original
     if type(generator) not in ADOPTED:
         return None
-    state = standing(generator)
+    state = frame_of(generator)
     if state is None and not is_over(generator):
         return None
     vm.heap.guard_call(standing_key, standing_key(generator), tracker.source)

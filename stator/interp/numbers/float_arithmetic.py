@@ -32,7 +32,7 @@ _SPELLED = {operator.add: FLOAT_ADD, operator.iadd: FLOAT_ADD, operator.sub: FLO
             operator.mul: FLOAT_MUL, operator.imul: FLOAT_MUL}
 
 
-def boxed(vm: VM, value: Any) -> Any:
+def boxed(vm: VM, value: object) -> Any:
     one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
     return vm.torch_call(torch.mul, (one, value), None)
 
@@ -43,7 +43,7 @@ def promise(vm: VM, compare: object, value: object, bound: float, error: Excepti
     promise_of(vm, compare, boxed(vm, value), bound, error)
 
 
-def promise_of(vm: VM, compare: Any, tensor: Any, bound: float, error: Exception) -> None:
+def promise_of(vm: VM, compare: Any, tensor: object, bound: float, error: Exception) -> None:
     text = f"stator assertion {len(vm.residual.assertions)}"
     vm.residual.assertions.append(Assertion(text, type(error), error.args, places_from(vm.frame)))
     held = vm.torch_call(_COMPARES[compare], (tensor, bound), None)

@@ -63,7 +63,7 @@ _KNOWN_CLASSES: dict[type, Any] = {
 _LISTS = (list, collections.deque)
 
 
-def attempt(function: Any, *values: Any) -> Any:
+def attempt(function: object, *values: Any) -> Any:
     """Compute; what Python would raise on the numbers is the program's exception."""
     return raising(compute, function, *values)
 
@@ -88,7 +88,7 @@ def arithmetic(vm: VM, function: Callable[..., Any], *values: object) -> Any:
     return result
 
 
-def binary(vm: VM, function: Any, left: Any, right: Any) -> Any:
+def binary(vm: VM, function: Any, left: object, right: Any) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
     if function in _POWERS and float not in (python_type(left), python_type(right)) \
@@ -108,7 +108,7 @@ def _product_with_zero(vm: VM, left: object, right: object) -> Any:
     return MISSING
 
 
-def compare(vm: VM, function: Any, left: Any, right: Any) -> Any:
+def compare(vm: VM, function: Any, left: object, right: object) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
@@ -276,7 +276,7 @@ def call(vm: VM, function: object, values: object, kwargs: dict[str, Any] | None
     return MISSING if handler is None or kwargs else handler(vm, values)
 
 
-def arguments(vm: VM, row: Any, function: Any, values: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def arguments(vm: VM, row: Any, function: object, values: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The arguments with a number wherever the C function may look at one."""
     if row.takes_key and len(values) > 1:
         values = (values[0], specialise_deep(vm, values[1]), *values[2:])

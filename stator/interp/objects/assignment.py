@@ -137,7 +137,7 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
     return own
 
 
-def set_descriptor(vm: VM, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
+def set_descriptor(vm: VM, descr: Any, obj: object, name: str, value: object, cont: object) -> None:
     vm.heap.note_write(obj)
     cls, deletes = type(descr), value is MISSING
     args = (obj,) if deletes else (obj, value)

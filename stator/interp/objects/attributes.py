@@ -177,7 +177,7 @@ def read_dict(vm: VM, mapping: dict[Any, Any], key: object) -> Any:
     return value
 
 
-def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
+def read_instance_dict(vm: VM, obj: object, name: str) -> Any:
     if type(obj) in BOXED_LATER:
         box_attributes(vm.heap, obj)
     own = instance_dict(obj)
@@ -291,7 +291,7 @@ def load_tensor_member(vm: VM, fake: FakeTensor, name: str, cls: type, cont: Con
     give_tensor_member(vm, fake, cls, name, descr, cont)
 
 
-def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont: Any = None) -> None:
+def give_tensor_member(vm: VM, fake: object, cls: type, name: str, descr: Any, cont: object = None) -> None:
     """The value of a tensor for an entry of its class."""
     if type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase:
         return vm.give(read_tensor_slot(vm, fake, descr), cont)
@@ -321,7 +321,7 @@ def read_wrapper(vm: VM, fake: FakeTensor, name: str, value: object) -> Any:
     raise Break("SB017", f"the attribute {name!r} of a {tensor_class(vm, fake).__name__} made inside")
 
 
-def read_tensor_slot(vm: VM, fake: Any, descr: Any) -> Any:
+def read_tensor_slot(vm: VM, fake: object, descr: Any) -> Any:
     """A slot that a subclass adds; what the trace itself put there was found before."""
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:

@@ -123,7 +123,6 @@ def sets_attribute(vm: VM, descr: object) -> bool:
 
 
 def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
-    """The value of a class attribute seen through an instance."""
     cls = type(descr)
     if cls is types.FunctionType:
         return vm.give(types.MethodType(descr, obj), cont)
@@ -147,7 +146,7 @@ def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
     vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)  # CPython does not bind it
 
 
-def bind_class_method(vm: VM, descr: Any, owner: type, cont: Any) -> None:
+def bind_class_method(vm: VM, descr: Any, owner: type, cont: object) -> None:
     func = descr.__func__
     if type(func) is types.FunctionType:
         return vm.give(types.MethodType(func, owner), cont)
@@ -166,7 +165,7 @@ def raise_missing_accessor(vm: VM, cont: Continuation | None, access: Any, descr
         raise_to(vm, cont, error)
 
 
-def call_special(vm: VM, method: object, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
+def call_special(vm: VM, method: object, obj: object, args: tuple[Any, ...], cont: object) -> None:
     """Call what the class of `obj` has for a special method: it is bound as any other descriptor."""
     if type(method) in _UNBOUND_METHODS:
         return vm.call(method, (obj, *args), {}, cont)
@@ -294,7 +293,7 @@ def _is_refused(descr: Any, context: Any) -> bool:
     return False
 
 
-def generator_attribute(body: Any, name: str) -> Any:
+def generator_attribute(body: object, name: str) -> Any:
     """gi_code and its like, as the interpreted body has them."""
     kind = name.partition("_")[2].replace("await", "yieldfrom")
     if kind not in _GENERATOR_FIELDS:
@@ -358,7 +357,7 @@ def guard_member(vm: VM, cls: type, name: str) -> None:
             vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, name)
 
 
-def bind_on_class(vm: VM, entry: Any, cls: type, cont: Any) -> None:
+def bind_on_class(vm: VM, entry: Any, cls: type, cont: object) -> None:
     """A class attribute read from the class itself: descr.__get__(None, cls)."""
     kind = type(entry)
     if kind is types.FunctionType:

@@ -109,7 +109,7 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     vm.give(vm.native(operator.getitem, (obj, key)), cont)
 
 
-def _sequence_item(vm: VM, obj: Any, index: int) -> Any:
+def _sequence_item(vm: VM, obj: object, index: int) -> Any:
     if not knows_item(vm, obj, index):
         vm.heap.expose_length(obj)
     value = raising(operator.getitem, obj, index)
@@ -306,7 +306,7 @@ def note_order(vm: VM, value: Any) -> None:
 
 
 def hash_kind(item: object) -> str:
-    """What the hash of a value depends on, beyond the value."""
+    """The state, beyond the value, that its hash depends on."""
     if type(item) is tuple:
         kinds = {hash_kind(each) for each in item}
         return "address" if "address" in kinds else "seed" if "seed" in kinds else ""

@@ -86,7 +86,6 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
 
 
 def _is_plain_error(value: Any) -> bool:
-    """Whether the text of an exception comes from constants alone."""
     return is_a(value, BaseException) and module_of(type(value)) == "builtins" \
         and all(type(each) in CONSTANT_TYPES for each in value.args)
 

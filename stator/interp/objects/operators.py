@@ -69,7 +69,7 @@ class TryNext(Continuation):
         attempt(vm, self.candidates, self.fail, self.cont, self.compares)
 
 
-def attempt(vm: VM, candidates: list[Any], fail: Any, cont: Any, compares: bool = False) -> None:
+def attempt(vm: VM, candidates: list[Any], fail: Any, cont: object, compares: bool = False) -> None:
     """`compares`: a method whose descriptor raises is none."""
     if not candidates:
         return fail()
@@ -83,7 +83,7 @@ def attempt(vm: VM, candidates: list[Any], fail: Any, cont: Any, compares: bool 
     call_slot(vm, method, args, TryNext(rest, fail, cont, compares))
 
 
-def call_slot(vm: VM, method: Any, args: Any, cont: Any) -> None:
+def call_slot(vm: VM, method: object, args: Any, cont: object) -> None:
     """Call what a class holds under the name of a special method: a function, a C slot, or a descriptor to bind."""
     if type(method) is types.FunctionType:
         return vm.call_function(method, args, None, cont)
@@ -99,7 +99,7 @@ def is_python_level(method: object) -> bool:
         and type(method) is not types.MethodDescriptorType
 
 
-def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any = None) -> None:
+def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: object = None) -> None:
     left_type, right_type = type(left), type(right)
     function, inplace_function, stem = BINARY[symbol]
     # `n += tensor` makes a new tensor, and so does `x @= y`: a graph would rebind the name of the left side.
@@ -156,7 +156,7 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
     attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
 
 
-def numpy_binary(vm: VM, function: object, left: object, right: object, cont: Any) -> None:
+def numpy_binary(vm: VM, function: object, left: object, right: object, cont: object) -> None:
     """An operator, an array or scalar that the graph holds among its operands."""
     kinds = {type(left), type(right)}
     if FakeTensor in kinds and not kinds.isdisjoint(GRAPH_SCALARS):
@@ -218,7 +218,7 @@ def _joins_sequences(method: object) -> bool:
     return type(method) is types.WrapperDescriptorType and not hasattr(method.__objclass__, "__radd__")
 
 
-def compare(vm: VM, symbol: str, left: Any, right: Any, cont: Any = None) -> None:
+def compare(vm: VM, symbol: str, left: Any, right: Any, cont: object = None) -> None:
     left_type, right_type = type(left), type(right)
     function, name, swapped = COMPARE[symbol]
     if left_type in SCALARS and right_type in SCALARS:
@@ -303,7 +303,7 @@ def guard_distinct(vm: VM, left: object, right: object) -> None:
         vm.recorder.uncertain.check("is_set_to", False, (left, right), {})
 
 
-def unary(vm: VM, symbol: str, value: Any, cont: Any = None) -> None:
+def unary(vm: VM, symbol: str, value: Any, cont: object = None) -> None:
     function, name = UNARY[symbol]
     cls = type(value)
     if cls in SCALARS:
@@ -391,7 +391,7 @@ def tensor_truth(vm: VM, value: Any) -> bool:
     return bool(known)
 
 
-def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
+def _slot_sync(vm: VM, method: object, value: object) -> Any:
     return vm.sync(lambda: call_slot(vm, method, (value,), None))
 
 

@@ -167,7 +167,7 @@ def read_name(vm: VM, names: Any, name: str) -> Any:
         return MISSING
 
 
-def push_name_or_cell(vm: VM, frame: Frame, names: Any, slot: int) -> None:
+def push_name_or_cell(vm: VM, frame: Frame, names: object, slot: int) -> None:
     value = read_name(vm, names, frame.unit.local_names[slot])
     if value is MISSING:
         value = read_cell(frame, slot)
@@ -176,7 +176,7 @@ def push_name_or_cell(vm: VM, frame: Frame, names: Any, slot: int) -> None:
     frame.stack.append(value)
 
 
-def push_name_or_global(vm: VM, frame: Frame, names: Any, name: str) -> None:
+def push_name_or_global(vm: VM, frame: Frame, names: object, name: str) -> None:
     value = read_name(vm, names, name)
     if value is MISSING:
         value = read_global(vm, frame, name)

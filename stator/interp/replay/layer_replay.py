@@ -227,12 +227,12 @@ class Replay:
         images = template.program.values((tracker.original,))
         if images is None:
             return _NOTHING
-        said = PatternInstance(template.pattern, tracker.source)
-        if not self.is_like(template, images, said):
+        instance = PatternInstance(template.pattern, tracker.source)
+        if not self.is_like(template, images, instance):
             return _NOTHING
-        return self.play(template, images, said, tensors)
+        return self.play(template, images, instance, tensors)
 
-    def is_like(self, template: Template, images: tuple[Any, ...], said: PatternInstance) -> bool:
+    def is_like(self, template: Template, images: tuple[Any, ...], instance: PatternInstance) -> bool:
         """Whether the objects that the module holds relate to each other and to others as the first's do."""
         heap, segment = self.vm.heap, template.segment
         ids = {id(image): number for number, image in enumerate(images)}
@@ -240,9 +240,9 @@ class Replay:
             return False
         relations = None
         for key in heap.by_original.keys() & ids.keys():
-            met, source = heap.by_original[key], said.source(template.holdings[ids[key]].place)
+            met, source = heap.by_original[key], instance.source(template.holdings[ids[key]].place)
             if relations is None:
-                relations = template.related(said)
+                relations = template.related(instance)
             if met.source != source or id(met) in self.state.reached or id(met.standin) in segment.objects \
                     or not self.index.related(source) <= relations:
                 return False
@@ -251,14 +251,14 @@ class Replay:
                 return False
         for key in heap.replayed.objects.keys() & ids.keys():
             _, other, place = heap.replayed.objects[key]
-            if other.source(place) != said.source(template.holdings[ids[key]].place):
+            if other.source(place) != instance.source(template.holdings[ids[key]].place):
                 return False
         for key in heap.sources.keys() & ids.keys():
-            if heap.sources[key] != said.source(template.holdings[ids[key]].place):
+            if heap.sources[key] != instance.source(template.holdings[ids[key]].place):
                 return False
         return heap.dicts.namespaces.keys().isdisjoint(ids)
 
-    def play(self, template: Template, images: tuple[Any, ...], said: PatternInstance, tensors: list[Any]) -> Any:
+    def play(self, template: Template, images: tuple[Any, ...], instance: PatternInstance, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
         vm, segment = self.vm, template.segment
         heap, recorder = vm.heap, vm.recorder
@@ -269,11 +269,11 @@ class Replay:
         for old, new in zip(segment.tensors, tensors, strict=True):
             nodes[recorder.node_of(old)] = recorder.node_of(new)
             fakes[id(old)] = new
-        name = name_parts(said.root.text() + ".")[:-1]  # what follows begins with an underscore of its own
+        name = name_parts(instance.root.text() + ".")[:-1]  # what follows begins with an underscore of its own
         for number, first, suffix in template.inputs:
             if id(images[number]) not in heap.by_original:
-                self.take_input(first, images[number], said.source(template.holdings[number].place), name, suffix)
-        self.note(template, images, said)
+                self.take_input(first, images[number], instance.source(template.holdings[number].place), name, suffix)
+        self.note(template, images, instance)
         for number, _ in template.tensors:
             first_fake = template.holdings[number].tracker.standin
             standin = heap.by_original[id(images[number])].standin
@@ -289,9 +289,9 @@ class Replay:
         recorder.log.plays.append(play)
         recorder.scope.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
-        heap.guards.add_instance(said)
+        heap.guards.add_instance(instance)
         for each in template.relations:
-            heap.guards.add(each.said(said))
+            heap.guards.add(each.moved_to(instance))
         if vm.depth == 1:
             vm.steps += segment.steps
         vm.progress.jumps += segment.jumps
@@ -306,7 +306,7 @@ class Replay:
             add_alike(recorder, first, image, source, legal_name(name + suffix))
         heap.register(VariableTracker(fake, image, source, ShadowKind.TENSOR))
 
-    def note(self, template: Template, images: tuple[Any, ...], said: PatternInstance) -> None:
+    def note(self, template: Template, images: tuple[Any, ...], instance: PatternInstance) -> None:
         """The objects were not adopted; when one is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
         replayed, met = heap.replayed.objects, heap.by_original
@@ -315,14 +315,14 @@ class Replay:
             key = id(image)
             if key in met or key in replayed:
                 continue
-            found = replayed[key] = (image, said, place)
+            found = replayed[key] = (image, instance, place)
             seen.append((image, place))
             cls = type(image)
             if cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or gc.get_referents(image)):
                 own = instance_dict(image)  # asking an empty OrderedDict for its own would make one
                 if own is not None:
                     heap.replayed.dicts[id(own)] = found
-        heap.replayed.plays.append((said, seen))
+        heap.replayed.plays.append((instance, seen))
 
     def rebuild(self, value: object, places: dict[int, Any], nodes: dict[fx.Node, fx.Node],
                 fakes: dict[int, Any]) -> Any:

@@ -64,9 +64,9 @@ class FactIndex:
         for key, source in itertools.islice(heap.sources.items(), functions, None):
             self._note(self.functions, source, key)
         self.kept.update((id(value), value) for value in itertools.islice(heap.kept, kept, None))
-        for said, seen in itertools.islice(heap.replayed.plays, replays, None):
+        for instance, seen in itertools.islice(heap.replayed.plays, replays, None):
             for image, place in seen:
-                source = said.source(place)
+                source = instance.source(place)
                 self.replayed.setdefault(source, []).append(image)
                 self.link(source)
         for table, source in itertools.islice(heap.glanced, glanced, None):
@@ -133,11 +133,11 @@ class Relation:
     source: int | None
     other: int | None = None
 
-    def said(self, said: PatternInstance) -> Guard:
+    def moved_to(self, instance: PatternInstance) -> Guard:
         """The guard, of another module."""
         guard = self.guard
-        return guard.moved(guard.source if self.source is None else said.source(self.source),
-                           guard.value if self.other is None else said.source(self.other))
+        return guard.moved(guard.source if self.source is None else instance.source(self.source),
+                           guard.value if self.other is None else instance.source(self.other))
 
 
 @dataclass
@@ -166,9 +166,9 @@ class Template:
     lowered: Any = None  # what the program was made from, for whoever asks which fact failed
     stretch: Any = None
 
-    def related(self, said: PatternInstance) -> set[tuple[Source, Kind, Source]]:
+    def related(self, instance: PatternInstance) -> set[tuple[Source, Kind, Source]]:
         """How the objects of a module are related to each other, and to those of others."""
-        found = [each.said(said) for each in self.relations if each.guard.kind in RELATIONS]
+        found = [each.moved_to(instance) for each in self.relations if each.guard.kind in RELATIONS]
         return {(guard.source, guard.kind, guard.value) for guard in found}
 
 
@@ -262,17 +262,17 @@ def suffix_of(source: Source, root: Source) -> str | None:
 
 def guard_program(vm: VM, template: Template) -> Any:
     """The facts as a program on the module; `values` answers the objects that it holds."""
-    said = PatternInstance(template.pattern, SELF)
+    instance = PatternInstance(template.pattern, SELF)
     outside = {tracker.source: tracker for tracker in vm.heap.trackers} if template.relations else {}
     guards = GuardSet()
     for each in template.relations:
         value = each.guard.value
         if each.guard.kind in RELATIONS:
-            value = fixed(value, outside) if each.other is None else said.source(each.other)
-        source = fixed(each.guard.source, outside) if each.source is None else said.source(each.source)
+            value = fixed(value, outside) if each.other is None else instance.source(each.other)
+        source = fixed(each.guard.source, outside) if each.source is None else instance.source(each.source)
         guards.add(Guard(source, each.guard.kind, value, each.guard.where))
-    wanted = [said.source(holding.place) for holding in template.holdings]
-    lowered = template.lowered = lower(guards, wanted, [said])
+    wanted = [instance.source(holding.place) for holding in template.holdings]
+    lowered = template.lowered = lower(guards, wanted, [instance])
     return _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, 1, 0)
 
 

@@ -7,6 +7,8 @@ backward pass sees the new memory, as in eager.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -36,7 +38,7 @@ def _lie_alike(fake: FakeTensor, value: FakeTensor) -> bool:
         return fake.dtype == value.dtype and fake.shape == value.shape and fake.stride() == value.stride()
 
 
-def assign_in_graph(vm: VM, fake: FakeTensor, value: object, is_kept: bool) -> None:
+def assign_in_graph(vm: VM, fake: FakeTensor, value: Any, is_kept: bool) -> None:
     """Record the assignment; `is_kept`: autograd may have saved the tensor before."""
     recorder, tracker = vm.recorder, vm.heap.by_standin.get(id(fake))
     if type(value) is not FakeTensor or recorder.scope.enclosing is not None or recorder.region.marks \

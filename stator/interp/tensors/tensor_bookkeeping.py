@@ -47,7 +47,6 @@ _DROPPING = frozenset({inspect.unwrap(torch.optim.Optimizer.zero_grad).__code__,
 
 
 def guard_offsets(vm: VM) -> None:
-    """Guard where each input met so far lies in its storage."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:  # not a number
             meta = tensor_meta(graph_input.tensor, with_offset=True)
@@ -56,7 +55,6 @@ def guard_offsets(vm: VM) -> None:
 
 
 def guard_storage_sizes(vm: VM) -> None:
-    """Guard how large the storages of the inputs met so far are."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:
             vm.heap.guard_call(storage_size, storage_size(graph_input.tensor), graph_input.source)
@@ -86,7 +84,7 @@ def read(vm: VM, fake: Any, name: str) -> Any:
             if tracker is not None:
                 raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
             node = fake.grad_fn
-        vm.autograd.nodes[id(node)] = node  # that it is not None may be asked, nothing more
+        vm.autograd.nodes[id(node)] = node, fake  # that it is not None may be asked, and a hook registered
         return node
     if name == "_version" and vm.recorder.log.in_place:
         raise behind_autograd(vm, "SB013", "Tensor._version: a counter of writes")

@@ -40,7 +40,7 @@ class Flag:
 class Memo:
     """The memo of one deepcopy(): outside tensors copied with it, copies made here, and storages, as in torch."""
 
-    def __init__(self, number: int, key: Any) -> None:
+    def __init__(self, number: int, key: object) -> None:
         self.number, self.key = number, key
         self.examples: dict[Any, Any] = {}
         self.originals: list[tuple[Any, Source]] = []

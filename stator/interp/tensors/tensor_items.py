@@ -214,7 +214,7 @@ def _normalised(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any
     return tuple(found)
 
 
-def _within(vm: VM, tensor: FakeTensor, bound: Any, size: object, least: Any = 0) -> Any:
+def _within(vm: VM, tensor: FakeTensor, bound: object, size: object, least: object = 0) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
         return bound

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from stator.breaks import Break
 from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
 from stator.interp.vm import VM
-from stator.library.distributed.dtensors import MODULE, register_rules
+from stator.library.distributed.dtensor import MODULE, register_rules
 from stator.ranks.buckets import note_forward
 
 _FSDP = "torch.distributed.fsdp"

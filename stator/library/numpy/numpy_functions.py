@@ -38,13 +38,13 @@ _ARRAY_CALLABLES = array_callables()
 _MAKERS = [getattr(numpy, name) for name in MAKERS]
 
 
-def implementation_of(function: Any) -> types.FunctionType | None:
+def implementation_of(function: object) -> types.FunctionType | None:
     """The Python code of one of numpy's functions that other libraries may override; None where it is C code."""
     inner = getattr(function, "_implementation", function)
     return inner if type(inner) is types.FunctionType else None
 
 
-def is_dispatched(function: Any) -> bool:
+def is_dispatched(function: object) -> bool:
     return hasattr(function, "_implementation") and implementation_of(function) is not None
 
 

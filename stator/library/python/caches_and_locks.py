@@ -56,7 +56,6 @@ def table_of(wrapper: object) -> dict[Any, Any]:
 
 
 def key_of(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> Any:
-    """The key under which a call's result is kept."""
     if not typed and not kwargs:
         if len(args) == 1 and type(args[0]) in (str, int):
             return args[0]
@@ -91,7 +90,6 @@ def is_kept(wrapper: object, key: object) -> bool:
 
 
 def has_room(wrapper: Any, count: int) -> bool:
-    """Whether `count` more results push nothing out."""
     info = wrapper.cache_info()
     return info.maxsize is None or info.currsize + count <= info.maxsize
 
@@ -117,7 +115,6 @@ def _unasked(key: object) -> object:
 
 
 def same_key(left: object, right: object) -> bool:
-    """Whether two keys are equal; nobody's `__eq__` is asked."""
     if left is right:
         return True
     if type(left) is tuple and type(right) is tuple:
@@ -136,7 +133,7 @@ class KeepValue(Continuation):
 
     __slots__ = ("obj", "name", "cont")
 
-    def __init__(self, obj: object, name: str, cont: Any) -> None:
+    def __init__(self, obj: object, name: str, cont: object) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
@@ -203,7 +200,7 @@ class CachedValue(Continuation):
 
     __slots__ = ("call", "key", "before", "effects", "cont")
 
-    def __init__(self, vm: VM, call: CacheUsed, key: Any, cont: Any) -> None:
+    def __init__(self, vm: VM, call: CacheUsed, key: object, cont: object) -> None:
         self.call, self.key, self.cont = call, key, cont
         self.before, self.effects = fingerprint(vm.heap), len(vm.effects.noted)
 
@@ -233,7 +230,7 @@ def guard_absent(vm: VM, wrapper: object, key: object) -> None:
         vm.heap.guard_call(is_kept, False, Pinned(wrapper), Pinned(key))
 
 
-def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
+def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: object) -> None:
     """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
     args, kwargs = _plain(vm, args, kwargs)
     function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")

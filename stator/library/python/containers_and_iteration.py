@@ -23,7 +23,7 @@ from stator.breaks import Break
 from stator.code.intrinsics import THROWN_BY_PARTS
 from stator.guards.guard import Kind
 from stator.heap.identity_facts import note_compared
-from stator.heap.iterators.peekable_iterators import expose_upcoming, is_known_ahead
+from stator.heap.iterators.peekable_iterators import expose_peekable, is_known_ahead
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import slot_members
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
@@ -112,7 +112,7 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
     if tracker is not None:
         if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
             raise Break("SB005", f"{callee.__name__} of a {type(obj).__name__}")
-        if tracker.shape is ShadowKind.UPCOMING:
+        if tracker.shape is ShadowKind.PEEKABLE:
             raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
         vm.heap.expose(obj)
         vm.heap.expose_attributes(tracker)
@@ -240,7 +240,7 @@ def _length_hint(vm: VM, value: Any, /, *default: Any) -> Any:
         tracker = vm.heap.by_standin[id(value)]
         if not hasattr(type(tracker.original), "__length_hint__"):  # nor does None say how long it is
             return vm.native_unhooked(operator.length_hint, (None, *default))
-        expose_upcoming(vm.heap, tracker)
+        expose_peekable(vm.heap, tracker)
     else:
         vm.heap.expose_length(value)
         vm.guard_special_methods(value)

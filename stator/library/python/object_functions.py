@@ -51,7 +51,7 @@ class OrDefault(Continuation):
     __slots__ = ("cont", "found", "default")
     takes_absence = True
 
-    def __init__(self, cont: Any, found: object, default: object) -> None:
+    def __init__(self, cont: object, found: object, default: object) -> None:
         self.cont, self.found, self.default = cont, found, default
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
@@ -123,7 +123,7 @@ def _slots(name: str) -> list[Any]:
     return [base.__dict__[name] for base in _LIKE_OBJECT if name in base.__dict__]
 
 
-def require_own(vm: VM, slot: Any, obj: Any, name: Any, *value: Any) -> None:
+def require_own(vm: VM, slot: Any, obj: object, name: object, *value: Any) -> None:
     """Break off where a slot is applied to another class's objects; classes have setters of their own."""
     if slot.__objclass__ is object and is_a(obj, type) and slot.__name__ != "__getattribute__":
         raise Raised(TypeError(f"can't apply this {slot.__name__} to {type(obj).__name__} object"))
@@ -283,9 +283,8 @@ def _hash(vm: VM, cont: Any, value: Any, /) -> None:
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, HashOf(cont))
     if method is weakref.ref.__hash__ and (referent := weakref.ref.__call__(value)) is not None:
-        if type(_method(vm, referent)) is not types.FunctionType or type(referent) is FakeTensor:
-            return _hash(vm, cont, referent)
-        return vm.give(vm.native(hash, (value,)), cont)  # which the reference keeps
+        kept = type(_method(vm, referent)) is types.FunctionType and type(referent) is not FakeTensor  # by the reference
+        return vm.give(vm.native(hash, (value,)), cont) if kept else _hash(vm, cont, referent)
     if type(value) is FakeTensor:
         if (own := own_method(vm, value, "__hash__")) is not None:
             return call_slot(vm, own, (value,), HashOf(cont))

@@ -51,7 +51,7 @@ def _print(vm: VM, /, *values: Any, sep: Any = None, end: Any = None, file: Any 
             _call_method(vm, file, "flush")
 
 
-def _call_method(vm: VM, value: Any, name: str, *args: Any) -> None:
+def _call_method(vm: VM, value: object, name: str, *args: Any) -> None:
     vm.call_sync(vm.sync(lambda: vm.load_attr(value, name)), args)
 
 

@@ -77,8 +77,7 @@ def require_shallow(depth: int) -> None:
         raise Break("SB011", f"classes nested {DEEPEST} levels deep in isinstance() or issubclass()")
 
 
-def is_any(vm: VM, check: Any, obj: Any, classes: Any, depth: int) -> bool:
-    """Whether the check holds for one class of a tuple or a union."""
+def is_any(vm: VM, check: Any, obj: object, classes: Any, depth: int) -> bool:
     if is_a(classes, types.UnionType):
         return any(check(vm, obj, item) for item in classes.__args__)
     require_shallow(depth)
@@ -86,7 +85,7 @@ def is_any(vm: VM, check: Any, obj: Any, classes: Any, depth: int) -> bool:
     return any(check(vm, obj, item, depth + 1) for item in classes)
 
 
-def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
+def is_instance(vm: VM, obj: object, cls: object, depth: int = 0) -> bool:
     if is_a(cls, (tuple, types.UnionType)):
         return is_any(vm, is_instance, obj, cls, depth)
     if type(obj) in SYMBOLIC:
@@ -186,7 +185,7 @@ def _type_new(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     return vm.native_unhooked(type.__new__, args, kwargs) if len(args) != 4 else new_class(vm, *args, kwargs)
 
 
-def new_class(vm: VM, meta: type, name: Any, bases: Any, namespace: Any, kwargs: Any) -> Any:
+def new_class(vm: VM, meta: type, name: object, bases: Any, namespace: Any, kwargs: object) -> Any:
     """type.__new__: C code, which calls `__set_name__` and `__init_subclass__` back through the hook."""
     if not is_a(bases, tuple) or not is_a(namespace, dict):
         return vm.native_unhooked(type.__new__, (meta, name, bases, namespace), kwargs)  # raises

@@ -87,7 +87,7 @@ class Recording:
             raise Break("SB006", f"{RECORDED}, where a filter of outside decides which")
         return str(vm.heap.scope(warnings.__dict__).read("defaultaction"))
 
-    def warned(self, vm: VM, message: Any, category: Any, frame: Any, outward: int) -> None:
+    def warned(self, vm: VM, message: object, category: Any, frame: Any, outward: int) -> None:
         """Record a warning of the program, raised in a frame of the user."""
         at: Any = vm.frame
         while at is not None and (at.code.co_filename != frame.filename or at.line != frame.line):

@@ -269,6 +269,7 @@ class Hook:
     function: Any
     version: int = 0  # of an outside tensor: a hook belongs to the value it was registered on
     node: Any = None  # of the graph, where the tensor is its own
+    on_node: bool = False  # whether it is on the node of autograd, which calls the program
 
 
 @rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
@@ -305,7 +306,7 @@ def _remove(vm: VM, self: Any) -> Any:
     return None
 
 
-def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:
+def register_graph(tensor: object, graph: Any, operands: tuple[Any, ...]) -> None:
     """The operation: `graph` is what a hook computes from a gradient and tensors of the forward pass."""
     if _requires_grad(tensor):
         _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program

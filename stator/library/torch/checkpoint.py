@@ -82,7 +82,7 @@ class EndOfRegion(Continuation):
 
     __slots__ = ("region", "cont")
 
-    def __init__(self, region: Region, cont: Any) -> None:
+    def __init__(self, region: Region, cont: object) -> None:
         self.region, self.cont = region, cont
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:

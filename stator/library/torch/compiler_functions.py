@@ -19,6 +19,7 @@ from stator import _core
 from stator.breaks import Break, Strategy
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
+from stator.interp.frame import Frame
 from stator.interp.rule_registry import INTERPRETED, RULES, refuse, rule, suspending_rule
 from stator.interp.torch_function_protocol import overriding
 from stator.interp.vm import VM
@@ -30,9 +31,11 @@ BACKWARD = "a backward pass inside captured code"
 @rule(marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling,
       unasked=True)
 def _is_compiling(vm: VM) -> bool:
-    """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
-    optimiser = vm.running.scope.namespace.get("__name__", "").startswith("torch.optim")
-    shown = Strategy.COMPILING_SHOWN not in vm.turned_off and not optimiser
+    """Optimisers, torch's and those that its hooks call, avoid numbers then; here they compute as they do eagerly."""
+    frame: Frame | None = vm.running
+    while frame is not None and not str(frame.scope.namespace.get("__name__")).startswith("torch.optim"):
+        frame = frame.parent or frame.outer
+    shown = Strategy.COMPILING_SHOWN not in vm.turned_off and frame is None
     vm.policy.compiling_shown = vm.policy.compiling_shown or shown
     return shown
 

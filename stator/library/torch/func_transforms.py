@@ -64,9 +64,8 @@ class Differentiated:
         argnums = pytree.tree_map(specialise, argnums)
         if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
             raise Break("SB016", f"torch.func.{what} where gradients are off")
-        chosen = args
-        if argnums is not None:
-            chosen = vm.native_unhooked(eager_transforms._slice_argnums, (args, argnums), {"as_tuple": False})
+        chosen = args if argnums is None else vm.native_unhooked(
+            eager_transforms._slice_argnums, (args, argnums), {"as_tuple": False})
         self.wrt, self.spec = pytree.tree_flatten(chosen)
         if not self.wrt or not all(type(value) is FakeTensor and _is_real(value) for value in self.wrt):
             raise Break("SB016", f"torch.func.{what} by something else than floating-point tensors")
@@ -263,7 +262,6 @@ def _vmap(vm: VM, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk
 
 
 def _slice_of(part: Subgraph, index: int, value: Any, dim: int) -> Any:
-    """A fake of one slice, bound to an input of the inner graph."""
     with torch._C.DisableTorchFunction():
         if not value.shape[dim]:  # nothing to map over: the example is what there would be
             sizes = [1 if i == dim else size for i, size in enumerate(value.shape)]

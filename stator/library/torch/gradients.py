@@ -83,7 +83,7 @@ def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...]) -> None:
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", what)
     vm.recorder.refuse_tangents(what)
-    hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
+    hooked = any(hook is not None and (hook.node is None or hook.on_node) for _, hook in vm.autograd.hooks.values())
     if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{what}, after retain_grad() or a hook was registered")
     if any(flag is not None and type(flag) is not bool for flag in flags):
@@ -133,7 +133,7 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
     return leaves
 
 
-def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
+def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any]
                        ) -> tuple[Any, ...]:
     """Run the engine on the fakes; it frees what it frees in eager."""
     try:
@@ -155,7 +155,7 @@ def handed_on(vm: VM, found: tuple[Any, ...]) -> Any:
     return lambda each: each is not None and (id(each) in vm.recorder.nodes or ids.count(id(each)) > 1)
 
 
-def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any],
+def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any],
                      found: tuple[Any, ...]) -> None:
     vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds), options, found)
     vm.recorder.log.changes += 1

@@ -27,26 +27,26 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break, Strategy
 from stator.graph.record.subgraph import Subgraph, all_operands
+from stator.graph.values import known_values
 from stator.guards.guard import is_constant
 from stator.interp.branches import captured_branches
 from stator.interp.calls.named_regions import NamedRegions
-from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 
 
-def watched(vm: VM, what: str) -> Witness:
+def watched(vm: VM, what: str) -> MutationCheck:
     """A witness of mutations from here on."""
     try:
-        return Witness(vm)
+        return MutationCheck(vm)
     except Unwatched as why:
-        raise Break("SB016", f"{what}, while {captured_branches.describe(why)}") from None
+        raise Break("SB016", f"{what}, while {captured_branches.reason_of(why)}") from None
 
 
 def empty_like(fake: torch.Tensor) -> torch.Tensor:
-    """A fake of its own with the layout of another, without history."""
     with torch._C.DisableTorchFunction(), torch.no_grad():
         return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
 
@@ -141,7 +141,6 @@ def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> N
 
 
 def carries_numbers(graph: fx.Graph) -> bool:
-    """Whether a loop of the graph carries anything but tensors."""
     return any(not isinstance(value, fx.Node) or type(value.meta.get("example_value")) in SYMBOLIC
                for node in graph.find_nodes(op="call_function", target=while_loop_op) for value in node.args[2])
 
@@ -192,12 +191,13 @@ def modules_of(*parts: Subgraph, roles: tuple[str, ...] = ()) -> tuple[list[Any]
 
 
 def perform(vm: VM, what: str, operation: Any, *args: Any) -> Any:
-    """The node; its result is what the operator itself makes of fake tensors."""
+    """The node; its result is what the operator itself makes of fake tensors, which know one round alone."""
     with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher():
         try:
             result = operation(*args)
         except Exception as error:
             raise Break("SB016", f"{what}: {type(error).__name__}: {error}") from None
+    known_values.forget_constants((), result)
     vm.recorder.record("call_function", operation, args, {}, result)
     return result
 

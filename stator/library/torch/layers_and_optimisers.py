@@ -61,7 +61,7 @@ def can_be_cut(vm: VM) -> bool:
         or recorder.wrappers.behind or recorder.symbols.has_fresh)
 
 
-def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, cut: object) -> Any:
+def between_pieces(vm: VM, function: Callable[..., Any], args: object, kwargs: object, cut: object) -> Any:
     recorder = vm.recorder
     recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
     recorder.region.marks = {BOUNDARY: cut}

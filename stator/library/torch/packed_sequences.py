@@ -25,7 +25,7 @@ _STATES = {torch.lstm: 2}  # of the others one
 
 
 @rule(torch._C._VariableFunctions._pack_padded_sequence)  # type: ignore[attr-defined]
-def _pack(vm: VM, callee: Callable[..., object], /, input: object, lengths: object, batch_first: object) -> object:
+def _pack(vm: VM, callee: Callable[..., object], /, input: Any, lengths: object, batch_first: object) -> object:
     numbers = known_numbers(vm, lengths)
     if type(input) is not FakeTensor or type(batch_first) is not bool or input.dim() < 2:
         raise Break("SB017", PACKED)
@@ -85,13 +85,13 @@ def packed_layer(vm: VM, callee: Callable[..., object], args: tuple[Any, ...]) -
 # ---------------------------------------------------------------------- sizes and nodes
 
 
-def known_numbers(vm: VM, fake: object) -> list[int]:
+def known_numbers(vm: VM, fake: Any) -> list[int]:
     """The contents of a tensor of lengths, under a guard where it comes from outside."""
     if type(fake) is not FakeTensor or vm.modes.active or vm.recorder.classes:
         raise Break("SB017", PACKED)
     with torch._C.DisableTorchFunction():
         plain = fake.dtype is torch.int64 and fake.dim() == 1 and fake.device.type == "cpu"
-    found = vm.recorder.known.of_tensor(fake) if plain else UNKNOWN
+    found: Any = vm.recorder.known.of_tensor(fake) if plain else UNKNOWN
     if found is UNKNOWN:
         raise Break("SB017", f"{PACKED} of lengths that the graph computes")
     with unset_fake_temporarily(), torch._C.DisableTorchFunction():

@@ -25,7 +25,6 @@ from stator.source import Pinned
 
 C: Any = torch._C
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})
-_SETTING_OF_SETTER = {id(setting.setter): setting for setting in torch_state.SETTINGS}
 _NAMES = {C._set_default_dtype: "the default dtype",
           torch_state.set_determinism: "the choice of deterministic algorithms"}
 _OLDER = {
@@ -45,7 +44,7 @@ def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
         args = ("cuda", *args)  # the older signature
     if any(type(value) not in _SETTABLE for value in (*args, *kwargs.values())):
         raise Break("SB006", f"{callee.__name__} with an argument that is no constant")
-    change_setting(vm, _SETTING_OF_SETTER[id(callee)], args, kwargs)
+    change_setting(vm, torch_state.SETTING_OF_SETTER[id(callee)], args, kwargs)
 
 
 def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

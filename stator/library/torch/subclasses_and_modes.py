@@ -50,7 +50,7 @@ def require_class(cls: type, what: str) -> None:
         raise Break("SB017", f"a {cls.__name__} made by {what}")
 
 
-def unhandled(vm: VM, fn: object, args: Any) -> Any:
+def unhandled(vm: VM, fn: object, args: object) -> Any:
     """An operation below `__torch_function__`."""
     before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:

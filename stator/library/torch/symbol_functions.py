@@ -52,8 +52,7 @@ def assume(vm: VM, condition: object, message: object = None) -> None:
     if not holds:
         raise Break("SB003", "a check that fails")  # eager raises it best
     if unbacked and text is not None:
-        recorder = vm.recorder
-        recorder.record("call_function", torch._check, (condition, text), {}, None)
+        vm.recorder.record("call_function", torch._check, (condition, text), {}, None)
 
 
 def _error_of_check(message: object) -> BaseException:

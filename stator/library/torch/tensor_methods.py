@@ -120,7 +120,6 @@ def _variable(vm: VM, data: torch.Tensor = None, requires_grad: object = False,
 
 
 def _is_plain(vm: VM, value: torch.Tensor) -> TypeGuard[torch.Tensor]:
-    """Whether it is a strided tensor of no class of the program."""
     return type(value) is FakeTensor and value.layout is torch.strided \
         and tensor_class(vm, value) in (torch.Tensor, torch.nn.Parameter)
 
@@ -137,6 +136,8 @@ def _can_share_data(vm: VM, tensor: torch.Tensor, other: torch.Tensor, /) -> boo
 def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Sizes make an uninitialised tensor, a list one of its numbers; of a tensor or an array the memory is shared."""
     vm.heap.expose_deep(args)
+    if len(args) == 1 and type(args[0]) is range:
+        args = list(args[0]),
     options = {"dtype": torch.get_default_dtype() if callee is torch.Tensor else callee.dtype, "device": "cpu"}
     if kwargs:
         raise Break("SB001", f"{callee.__name__}() with keyword arguments")
@@ -185,7 +186,7 @@ def _new_tensor(vm: VM, like: Any, /, *args: Any, **kwargs: Any) -> Any:
     return vm.torch_call(_TensorBase.new_tensor, (like, *args), kwargs, asked=True)
 
 
-def _of_open_numbers(vm: VM, like: Any, data: Any, kwargs: dict[str, Any]) -> Any:
+def _of_open_numbers(vm: VM, like: Any, data: object, kwargs: dict[str, Any]) -> Any:
     """A tensor of numbers some of which are open, of the dtype and on the device of another; None for others."""
     if type(like) is not FakeTensor or not (type(data) in SYMBOLIC or type(data) in SEQUENCES and holds_numbers(data)):
         return None

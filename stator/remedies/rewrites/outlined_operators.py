@@ -18,7 +18,7 @@ import torch
 from stator.remedies.registry import Candidate, Site, remedy
 from stator.remedies.rewrites.local_names import all_names, fresh, loaded, loaded_after, stored
 from stator.remedies.rewrites.tensor_forms import SAME_NAME, WHOLE, call, function_name, is_item, is_math
-from stator.remedies.source_text import Place
+from stator.remedies.source_text import StatementPlace
 
 ANNOTATIONS: dict[type, str] = {torch.Tensor: "torch.Tensor", torch.nn.Parameter: "torch.Tensor", int: "int",
                                 float: "float", bool: "bool", str: "str"}
@@ -40,7 +40,7 @@ def outline_statements(site: Site) -> Iterator[Candidate]:
             yield from _outlined(site, place, group)
 
 
-def _outlined(site: Site, place: Place, group: Sequence[ast.stmt]) -> Iterator[Candidate]:
+def _outlined(site: Site, place: StatementPlace, group: Sequence[ast.stmt]) -> Iterator[Candidate]:
     assert site.function is not None
     if not _is_closed(group) or _calls_modules(site, group):
         return
@@ -73,7 +73,7 @@ def _outlined(site: Site, place: Place, group: Sequence[ast.stmt]) -> Iterator[C
                     definitions, note="the operator runs the same Python code; nothing in it is compiled")
 
 
-def _with_consumer(site: Site, place: Place, group: Sequence[ast.stmt], inputs: list[str], results: list[str],
+def _with_consumer(site: Site, place: StatementPlace, group: Sequence[ast.stmt], inputs: list[str], results: list[str],
                    ) -> Iterator[Candidate]:
     """A result that is no number, used by the next statement inside float(), int() or a function of math alone."""
     index = place.index + len(group)

@@ -2,6 +2,7 @@
 
 from stator.remedies.rewrites import (  # noqa: F401
     branches,
+    captured_iteration,
     dropped_calls,
     hoisted_arguments,
     outlined_operators,

@@ -13,7 +13,7 @@ import torch
 from stator import _core
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import explain
-from stator.guards.partition import Address, NoAddress, Place, partition
+from stator.guards.partition import Address, NoAddress, SharedPlace, partition
 from stator.source import DictOf, Key, Local
 from tests.unit.guards.agreement import holds, program
 
@@ -23,7 +23,7 @@ LOCALS = [Local(name, index) for index, name in enumerate(NAMES)]
 
 def guard_of(values: Any, address: Address = Address.OBJECT, written: Any = True) -> Guard:
     flags = written if isinstance(written, tuple) else (written,) * len(values)
-    places = [Place(source, address, flag) for source, flag in zip(LOCALS, flags, strict=False)]
+    places = [SharedPlace(source, address, flag) for source, flag in zip(LOCALS, flags, strict=False)]
     return Guard(places[0].source, Kind.PARTITION, partition(places, values))
 
 
@@ -62,7 +62,7 @@ def test_every_partition_of_storages(count: int) -> None:
 
 def test_many_places_are_sorted() -> None:
     objects: list[Any] = [[] for _ in range(600)]
-    places = [Place(Local(f"x{i}", i), Address.OBJECT, i < 3) for i in range(600)]
+    places = [SharedPlace(Local(f"x{i}", i), Address.OBJECT, i < 3) for i in range(600)]
     guard = Guard(places[0].source, Kind.PARTITION, partition(places, objects))
     assert holds(guard, *objects)
     assert not holds(guard, *objects[:599], objects[1])
@@ -162,7 +162,7 @@ def test_an_alias_that_changes_behind_a_certificate(address: Address) -> None:
     holder.a, holder.b = torch.zeros(4), torch.zeros(4)
     sources = [Key(DictOf(LOCALS[0]), name) for name in "ab"]
     guard = Guard(sources[0], Kind.PARTITION,
-                  partition([Place(source, address) for source in sources], [holder.a, holder.b]))
+                  partition([SharedPlace(source, address) for source in sources], [holder.a, holder.b]))
     compiled = program([guard, *(Guard(source, Kind.TYPE, torch.Tensor) for source in sources)])
     for _ in range(4):
         assert compiled.check((holder,)) == -1
@@ -183,7 +183,7 @@ def test_an_alias_that_changes_behind_a_certificate(address: Address) -> None:
 
 def test_a_dict_and_the_object_it_belongs_to() -> None:
     holder: Any = Holder()
-    places = [Place(DictOf(LOCALS[0])), Place(LOCALS[1])]
+    places = [SharedPlace(DictOf(LOCALS[0])), SharedPlace(LOCALS[1])]
     guard = Guard(places[0].source, Kind.PARTITION, partition(places, [holder.__dict__, {}]))
     assert holds(guard, holder, {})
     assert not holds(guard, holder, holder.__dict__)

@@ -217,3 +217,29 @@ def test_a_boolean_of_numpy_is_an_argument(backend: str) -> None:
         result.sum().backward()
         expected.sum().backward()
         torch.testing.assert_close((result, x.grad), (expected, y.grad))
+
+
+class OldSwish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+        x, = ctx.no_such_tensors
+        return grad * x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_backward_that_raises_is_run_by_autograd(backend: str) -> None:
+    def f(x: Any) -> Any:
+        return OldSwish.apply(x.sin()) + 1
+
+    compiled = stator.compile(f, backend=backend, fullgraph=True)
+    for scale in (1.0, 2.0):
+        x = (torch.arange(3.0) * scale).requires_grad_()
+        result = compiled(x)
+        torch.testing.assert_close(result, f(x))
+        with pytest.raises(AttributeError, match="no_such_tensors"):
+            result.sum().backward()

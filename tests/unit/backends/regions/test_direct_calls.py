@@ -165,3 +165,43 @@ def test_passes_that_are_found_in_the_cache_are_called_directly(grad, monkeypatc
         with torch.no_grad():
             x = torch.randn(4, 8)
             torch.testing.assert_close(compiled(x), model(x))
+
+
+class Inside(Model):
+    """Autocast and a stretch without gradients inside the graph; grad mode as it was, or left off behind it."""
+
+    def __init__(self, leave_off=False):
+        super().__init__()
+        self.leave_off = leave_off
+
+    def forward(self, x):
+        with torch.no_grad():
+            shift = self.one(x).sum() * 0.01
+        with torch.autocast("cpu", torch.bfloat16):
+            x = super().forward(x + shift)[0]
+        x = x.float() * 2
+        if self.leave_off:
+            torch.set_grad_enabled(False)
+        return x
+
+
+def run_inside(regions, leave_off=False):
+    torch.manual_seed(0)
+    model, x = Inside(leave_off), torch.randn(4, 8, requires_grad=True)
+    with events.record() as log, torch.enable_grad():
+        out = stator.compile(model, backend="aot_eager", options={"regions": regions})(x)
+        mode, autocast = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+    cut = [event for event in log if isinstance(event, events.GraphCut)]
+    node = type(out.grad_fn).__name__
+    out.sum().backward()
+    return (out, mode, autocast, [x.grad, *[each.grad for each in model.parameters()]]), node, bool(cut)
+
+
+@pytest.mark.parametrize("leave_off", [False, True])
+def test_settings_inside_a_graph(leave_off):
+    (whole, *facts, gradients_of_whole), _, _ = run_inside("off", leave_off)
+    (out, *found, gradients_of_pieces), node, cut = run_inside("auto", leave_off)
+    assert cut and node == "PiecesBackward"
+    assert facts == found == [not leave_off, False] and torch.equal(whole, out)
+    for one, other in zip(gradients_of_whole, gradients_of_pieces, strict=True):
+        assert (one is None) is (other is None) and (one is None or torch.equal(one, other))

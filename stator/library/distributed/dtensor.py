@@ -1,8 +1,9 @@
 """DTensor.   DTensor.from_local(x, mesh, [Shard(0)]).redistribute(...)  ->  one node for each conversion
 
-In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the method
-with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose context is
-guarded; placements as constants, compared by value.  Rules are registered when the program has imported DTensor.
+In: methods of DTensor that take a mesh and placements; placements, which pybind11 binds.  Out: nodes that call the
+method with these constants, on wrappers of fakes (graph/record/wrapper_subclasses.py); facts of a DTensor, whose
+context is guarded; placements as constants, compared by value.  Rules are registered when the program has imported
+DTensor.
 
 `async_op` is dropped: in a graph the result of a collective is awaited where it is made, and its values are the same.
 """
@@ -50,17 +51,18 @@ def equal_placements(found: object, known: object) -> bool:
     return type(found) is type(known) and found == known
 
 
-def known_placement(vm: VM, value: Any) -> Any:
+def known_placement(vm: VM, value: object) -> object:
     """The placement behind a stand-in; a fact of it is its value."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None:
         return value
     if type(tracker.source) is not Pinned:
-        vm.heap.guard(CallOf(Pinned(equal_placements), (tracker.source, Pinned(tracker.original))), Kind.FRESH_CALL, True)
+        equal = CallOf(Pinned(equal_placements), (tracker.source, Pinned(tracker.original)))
+        vm.heap.guard(equal, Kind.FRESH_CALL, True)
     return tracker.original
 
 
-def constant(vm: VM, value: object) -> Any:
+def constant(vm: VM, value: object) -> object:
     """A mesh, placements or numbers among the arguments of a method."""
     vm.heap.expose_deep(value)
     if isinstance(value, (tuple, list)):
@@ -98,7 +100,7 @@ def call_method(vm: VM, function: FunctionType, tensor: object, **constants: obj
 def register_rules() -> None:
     """Called when the program has imported torch.distributed.tensor."""
     module = sys.modules[MODULE]
-    dtensor, owner = module.DTensor, torch._C._distributed  # type: ignore[attr-defined]
+    dtensor, owner = module.DTensor, getattr(torch._C, "_distributed", None)
     from_local, redistribute = dtensor.from_local, dtensor.redistribute
 
     @rule(from_local)
@@ -136,7 +138,7 @@ def register_rules() -> None:
                                                              strict=True)))
         return vm.heap.adopt(found, Pinned(found))
 
-    bound = [owner.Placement, *[getattr(owner, name) for name in _PLACEMENTS.split()]]
+    bound = [getattr(owner, name) for name in ("Placement", *_PLACEMENTS.split()) if hasattr(owner, name)]
     members = {id(each): each for cls in bound for each in _members(cls, [n for n in _FACTS if n in vars(cls)])
                if not inspect.isfunction(each)}
 
