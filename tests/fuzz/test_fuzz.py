@@ -108,3 +108,15 @@ def test_a_fault_becomes_a_small_regression(tmp_path: Path, monkeypatch: pytest.
         assert "items.append" in path.read_text()
         assert compare(PRELUDE + path.read_text())
     assert compare(PRELUDE + path.read_text()) == []
+
+
+def test_programs_weighted_to_the_library_are_made_of_it() -> None:
+    texts = [generate(seed, "library") for seed in range(40)]
+    assert texts[3] == generate(3, "library") != generate(3)
+    assert sum("pickle." in text.partition("def program")[2] for text in texts) > 5
+
+
+@pytest.mark.parametrize("first", [50_000])
+def test_programs_weighted_to_the_library_equal_eager(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    assert not {seed: found[0] for seed in range(first, first + 5) if (found := compare(generate(seed, "library")))}

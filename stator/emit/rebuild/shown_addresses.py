@@ -30,7 +30,7 @@ def write_shown(build: Rebuilder, text: str) -> str | None:
 def require_shown(build: Rebuilder) -> None:
     """Break where the residual makes an object whose address stands in one of its literals."""
     for number, value in build.vm.identity.shown.items():
-        texts = [*build.writer.lines, *(held for held in build.writer.names.values() if isinstance(held, str))]
+        texts = [*build.writer.lines, *(held for held in build.writer.names.values() if type(held) is str)]
         if number in build.memo and any(f"{number:x}" in text for text in texts):
             raise Break("SB013", f"the address of a {type(value).__name__} in text, beside the object itself",
                         turn_off=Strategy.ADDRESSES_AS_SHOWN)

@@ -108,10 +108,10 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
 def with_originals(vm: VM, text: object) -> object:
     """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
     for digits, original in vm.identity.standins.items():
-        if isinstance(text, str):
-            text = text.replace(digits, original) if digits in text else text
-        elif isinstance(text, (bytes, bytearray)):
-            text = text.replace(digits.encode(), original.encode()) if digits.encode() in text else text
+        if type(text) is str:
+            text = text.replace(digits, original)
+        elif type(text) is bytes or type(text) is bytearray:
+            text = text.replace(digits.encode(), original.encode())
     return text
 
 

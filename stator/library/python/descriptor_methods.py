@@ -25,7 +25,7 @@ _READERS = {id(sys.settrace): sys.gettrace, id(sys.setprofile): sys.getprofile}
 
 
 @rule(types.MethodDescriptorType.__get__, types.WrapperDescriptorType.__get__, types.ClassMethodDescriptorType.__get__,
-      super.__get__)  # type: ignore[attr-defined]
+      vars(super)["__get__"])
 def _bind(vm: VM, callee: Getter, descr: object, obj: object, owner: object = None, /) -> object:
     """The bound method holds the stand-in; nothing of it is read."""
     return vm.native_unhooked(callee, (descr, obj, owner))

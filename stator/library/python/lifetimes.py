@@ -26,7 +26,7 @@ from stator.breaks import Break
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import ExcState, Frame
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.machine import is_own
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
@@ -131,7 +131,7 @@ def _may_untrack(vm: VM, value: object, depth: int) -> bool:
 
 def _is_collected(value: object) -> bool:
     """Whether the collector may track an object; types in C are not its own, and symbols stand for numbers."""
-    if type(value) in SYMBOLIC or isinstance(value, type) and not value.__flags__ & _ON_HEAP:
+    if type(value) in SYMBOLIC or is_a(value, type) and not flags_of(value) & _ON_HEAP:  # type: ignore[arg-type]
         return False
     return bool(type(value).__flags__ & _HAS_COLLECTOR)
 
@@ -155,6 +155,6 @@ def _size(vm: VM, value: object, default: object = MISSING, /) -> object:
     value = specialise(value, "sys.getsizeof") if type(value) in SYMBOLIC else value
     method = find(vm, type(value), "__sizeof__")
     known = any(method is vars(cls).get("__sizeof__") for cls in _SIZED) or type(method) is types.FunctionType
-    if not known or vm.heap.tracker_of(value) is not None or isinstance(value, str) and not str.isascii(value):
+    if not known or vm.heap.tracker_of(value) is not None or is_a(value, str) and not str.isascii(value):  # type: ignore[arg-type]
         raise Break("SB013", f"sys.getsizeof of a {type(value).__name__}")
     return vm.native(sys.getsizeof, (value,) if default is MISSING else (value, default))

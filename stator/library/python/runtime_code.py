@@ -18,7 +18,7 @@ import types
 
 from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import Heard
-from stator.heap.raw_access import CONSTANT_TYPES
+from stator.heap.raw_access import CONSTANT_TYPES, instance_dict
 from stator.heap.records import Scope
 from stator.heap.tracker import unbox
 from stator.host.value_kinds import is_a
@@ -91,10 +91,10 @@ def _is_made_tree(vm: VM, source: object) -> bool:
     todo: list[object] = [source]
     while todo:
         value = todo.pop()
-        known = isinstance(value, (ast.AST, list)) or type(value) in CONSTANT_TYPES
+        known = is_a(value, ast.AST) or type(value) is list or type(value) in CONSTANT_TYPES
         if vm.heap.tracker_of(value) is not None or not known:
             return False
-        todo += value if isinstance(value, list) else vars(value).values() if isinstance(value, ast.AST) else ()
+        todo += value if type(value) is list else (instance_dict(value) or {}).values() if is_a(value, ast.AST) else ()
     return True
 
 

@@ -14,6 +14,9 @@ from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 
+_CHAIN = [vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")]
+_parts_of = vars(BaseExceptionGroup)["exceptions"].__get__
+
 
 @rule(sys.__excepthook__)
 def _show(vm: VM, exc_type: object, value: object, traceback: object, /) -> None:
@@ -24,12 +27,13 @@ def _show(vm: VM, exc_type: object, value: object, traceback: object, /) -> None
     seen: set[int] = set()
     while todo:
         error = todo.pop()
-        if id(error) in seen or not isinstance(error, BaseException):
+        if id(error) in seen or not is_a(error, BaseException):
             continue
         seen.add(id(error))
         if is_a(error, (NameError, ImportError, SyntaxError)) or vm.heap.tracker_of(error) is not None:
             raise Break("SB015", f"sys.__excepthook__ of a {type(error).__name__}, which reads frames or files")
-        todo += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
+        todo += [get(error) for get in _CHAIN]
+        todo += _parts_of(error) if is_a(error, BaseExceptionGroup) else ()
     vm.heap.expose_deep(value)
     before = sys.stderr
     sys.stderr = stream

@@ -217,3 +217,17 @@ def test_an_exception_whose_argument_has_no_text_is_handled() -> None:
     compiled = whole(program)
     assert compiled(1) == 1
     assert compiled(2) == 2
+
+
+def test_no_attribute_of_an_object_is_read_for_its_size() -> None:
+    class Guarded:
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    def program(number: int) -> tuple[Any, ...]:
+        made = Guarded()
+        return sys.getsizeof(made), gc.is_tracked(made), number
+
+    compiled = whole(program)
+    assert compiled(1) == program(1)
+    assert compiled(2) == program(2)
