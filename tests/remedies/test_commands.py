@@ -27,8 +27,8 @@ class Block(nn.Module):
 
 class Opaque(nn.Module):
     def forward(self, x):
-        while x.sum() > 10:
-            x = x / 2
+        if x.sum() > 10:
+            x = x[:2]  # another size than the other way has: neither torch.where nor torch.cond takes both
         return x
 
 def block():

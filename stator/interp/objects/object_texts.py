@@ -107,6 +107,10 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
 
 def with_originals(vm: VM, text: object) -> object:
     """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
+    if type(text) is list:  # fresh parts, by an encoder of json; a tuple since 3.12
+        text[:] = [with_originals(vm, part) for part in text]
+    elif type(text) is tuple:
+        return tuple([with_originals(vm, part) for part in text])
     for digits, original in vm.identity.standins.items():
         if type(text) is str:
             text = text.replace(digits, original)

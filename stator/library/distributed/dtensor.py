@@ -117,7 +117,7 @@ def register_rules() -> None:
 
     for each in (dtensor.to_local, dtensor.full_tensor):
         @rule(each)
-        def _as_tensor(vm: VM, callee: FunctionType, self: object, /, *, grad_placements: object = None) -> object:
+        def _as_tensor(vm: VM, callee: FunctionType, self: object, *, grad_placements: object = None) -> object:
             return call_method(vm, callee, self, grad_placements=grad_placements)
 
     @rule(dtensor.placements.fget)

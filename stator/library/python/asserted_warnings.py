@@ -43,5 +43,5 @@ def _clear(vm: VM) -> None:
 
 
 @suspending_rule(_ASSERTS_WARNINGS)
-def _enter(vm: VM, cont: Continuation, context: object) -> None:
-    vm.call_own(record_warnings, (context, clear_registries, warnings.catch_warnings, warnings.simplefilter), cont)
+def _enter(vm: VM, cont: Continuation, self: object) -> None:
+    vm.call_own(record_warnings, (self, clear_registries, warnings.catch_warnings, warnings.simplefilter), cont)
