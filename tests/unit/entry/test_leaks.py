@@ -109,8 +109,9 @@ def test_calls_leave_nothing_behind(name: str) -> None:
     for _ in range(calls):
         scene(entry, node)
     gc.collect()
-    # None is shared with the whole process: a handful may come and go, not one per call.
-    assert all(abs(a - b) < 50 for a, b in zip(counts(watched), before, strict=True))
+    # None is shared with the whole process, whose earlier garbage may go now: a leak is one for each call.
+    changes = [a - b for a, b in zip(counts(watched), before, strict=True)]
+    assert all(abs(change) < max(50, calls // 100) for change in changes), changes
     assert resident_kib() - memory < 2048
 
 
