@@ -283,7 +283,7 @@ def _hash(vm: VM, cont: Any, value: Any, /) -> None:
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, HashOf(cont))
     if method is weakref.ref.__hash__ and (referent := weakref.ref.__call__(value)) is not None:
-        if type(_method(vm, referent)) is types.FunctionType and type(referent) is not FakeTensor:  # the reference keeps it
+        if type(_method(vm, referent)) is types.FunctionType and type(referent) is not FakeTensor:  # kept
             return vm.give(vm.native(hash, (value,)), cont)
         return _hash(vm, cont, referent)
     if type(value) is FakeTensor:
