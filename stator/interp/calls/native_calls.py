@@ -144,7 +144,7 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         note_made(vm.heap, result)
         if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
             note_made(vm.heap, every[0])
-    vm.give(with_originals(vm, result) if row.formats else result, cont)
+    vm.give(with_originals(vm, result, fn) if row.formats else result, cont)
 
 
 def run_loop(vm: VM, descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -6,6 +6,7 @@ object made inside is exchanged where the object itself leaves the trace (`emit/
 
 from __future__ import annotations
 
+import _json
 import collections
 import functools
 import re
@@ -105,12 +106,10 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
             _check(vm, _slot(vm, names, value), value, seen)
 
 
-def with_originals(vm: VM, text: object) -> object:
+def with_originals(vm: VM, text: object, fn: object = None) -> object:
     """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
-    if type(text) is list:  # fresh parts, by an encoder of json; a tuple since 3.12
-        text[:] = [with_originals(vm, part) for part in text]
-    elif type(text) is tuple:
-        return tuple([with_originals(vm, part) for part in text])
+    if type(fn) is _json.make_encoder:  # a fresh list of parts; a tuple since 3.12
+        return type(text)([with_originals(vm, part) for part in text])  # type: ignore[call-arg, attr-defined]
     for digits, original in vm.identity.standins.items():
         if type(text) is str:
             text = text.replace(digits, original)

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 import types
-import warnings
 from collections.abc import Callable
 
 import pytest
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 
 from stator import report
-from tests.unit.report.test_first_lines import X, compiled, place_in
+from tests.unit.report.test_first_lines import X, compiled, require_first_line
 
 MORE: list[tuple[Callable[[], None], str]] = []
 OTHER = types.ModuleType("other")
@@ -297,17 +296,7 @@ def function_of_numpy_in_a_library():
 
 @pytest.mark.parametrize(("program", "expected"), MORE, ids=[program.__name__ for program, _ in MORE])
 def test_the_first_line_names_place_and_cause(program: Callable[[], None], expected: str) -> None:
-    stream = io.StringIO()
-    stop = report.follow(("graph_breaks", "recompiles"), stream)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program()
-    finally:
-        stop()
-    first = stream.getvalue().partition("\n")[0]
-    assert expected in first
-    assert f"{__file__}:{place_in(program, __file__)}" in first, first
+    require_first_line(program, expected, __file__)
 
 
 def test_breaks_behind_a_break_have_the_way_to_their_module() -> None:
