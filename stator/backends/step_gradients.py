@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.graph.analysis.autograd_boundaries import (
     BOUNDARY,
     CONSUMED,
+    ConsumedHistory,
     InOnePiece,
     ancestors,
     behind,
@@ -118,16 +119,3 @@ def with_histories(compiled: Callable[..., Any], consumed: Consumed) -> Callable
         return out
 
     return run
-
-
-class ConsumedHistory(torch.autograd.Function):
-    """Gives a result a history whose backward pass raises: one in the graph has consumed it."""
-
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, text: str, *inputs: torch.Tensor) -> Any:  # type: ignore[override]
-        ctx.text = text
-        return value.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: object) -> None:
-        raise RuntimeError(ctx.text)

@@ -226,3 +226,16 @@ class Remembered(torch.autograd.Function):
             raise NotImplementedError("through a branch, or twice through an autograd.Function or a checkpoint")
         _ = ctx.saved_tensors
         return None, *ctx.gradients(*grads)
+
+
+class ConsumedHistory(torch.autograd.Function):
+    """Gives a result a history whose backward pass raises: one in the graph has consumed it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, text: str, *inputs: torch.Tensor) -> Any:  # type: ignore[override]
+        ctx.text = text
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: object) -> None:
+        raise RuntimeError(ctx.text)

@@ -51,9 +51,6 @@ class OrDefault(Continuation):
     __slots__ = ("cont", "found", "default")
     takes_absence = True
 
-    def __init__(self, cont: object, found: object, default: object) -> None:
-        self.cont, self.found, self.default = cont, found, default
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(value if self.found is MISSING else self.found, self.cont)
 
@@ -256,9 +253,6 @@ class HashOf(Continuation):
     """hash(): `__hash__` must answer with an int, of which the size of a pointer is taken."""
 
     __slots__ = ("cont",)
-
-    def __init__(self, cont: Any) -> None:
-        self.cont = cont
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if not is_a(value, int):
