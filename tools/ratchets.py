@@ -65,6 +65,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/backends/compiled_graphs.py": "docs/regions.md",  # step 11: one compilation for equal graphs
     "stator/capture/code_memory.py": "docs/regions.md",  # step 11: numbers that differ between compile() calls
     "stator/interp/calls/named_regions.py": "docs/regions.md",  # step 11: calls that the user names as pieces
+    "stator/interp/objects/process_facts.py": "docs/artifacts.md",  # step 12: facts that no entry is stored with
+    "stator/host/shown_names.py": "docs/report.md",  # step 15: names that users give
     "stator/capture/eager_start.py": "docs/eager-start.md",  # step 11: calls that run while another process compiles
     "stator/backends/step_gradients.py": "docs/training.md",  # step 13: gradients between pieces of a step
     "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()

@@ -25,6 +25,7 @@ from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.descriptors import guard_member
+from stator.interp.objects.process_facts import note_order
 from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
 from stator.source import Attr, Pinned
@@ -145,7 +146,7 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     if is_a(value, _NAMED):
         return
     if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
-        vm.note_order(value)
+        note_order(vm, value)
     for part in _parts(value):
         _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)
