@@ -31,13 +31,14 @@ from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Box, ShadowKind
 from stator.host import shown_names
 from stator.host.own_code import OWN_FOLDER
+from stator.host.value_kinds import is_a
 from stator.interp import frame as frames
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.objects.object_texts import guard_names_in
 from stator.interp.services import VM
-from stator.source import CallOf, Pinned, is_a
+from stator.source import CallOf, Pinned
 
 Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)

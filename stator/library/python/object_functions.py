@@ -21,7 +21,7 @@ from stator.code.opcodes import ONE_DICT_OF_LOCALS
 from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES, raw_members
 from stator.heap.tracker import Box, ShadowKind
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import dict_of_class, is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.numbers import symbolic_numbers
@@ -227,7 +227,7 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
         if vm.classes.overlays.get(base):
             raise Break("SB005", "dir() of a class that the program has changed")
         if is_mutable_class(base) and id(base) not in vm.fresh:
-            vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(type.__dict__["__dict__"].__get__(base)))
+            vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(dict_of_class(base)))
     return vm.native(dir, (obj,))
 
 
