@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -277,13 +277,15 @@ def last_offset(frame: Frame) -> int:
     return int(instruction.offset)  # or a break lies in between, and the number is unread
 
 
-def places_from(frame: Frame | None) -> tuple[Place, ...]:
-    places = []
+def outward(frame: Frame | None) -> Iterator[Frame]:
+    """A frame and its callers, the innermost first."""
     while frame is not None:
-        if frame.func is not None:
-            places.append(place_of(frame))
+        yield frame
         frame = frame.caller()
-    return tuple(places)
+
+
+def places_from(frame: Frame | None) -> tuple[Place, ...]:
+    return tuple([place_of(each) for each in outward(frame) if each.func is not None])
 
 
 def frame_at(place: Place, held: dict[str, Any] | None = None) -> types.FrameType:

@@ -28,7 +28,7 @@ from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
 from stator.host.value_kinds import mro_of
-from stator.interp.frame import Frame, Place, add_place
+from stator.interp.frame import Frame, Place, add_place, outward
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import is_unbacked
@@ -92,11 +92,9 @@ def leaves_settings(vm: VM) -> bool:
     if not state.by_program:
         return False
     blocks = []
-    frame = vm.frame
-    while frame is not None:  # the outermost block last
+    for frame in outward(vm.frame):  # the outermost block last
         index = frame.ip - 1 if frame.ip else 0
         blocks += [frame.stack[each.manager] for each in catchers(frame.unit, index) if each.manager is not None]
-        frame = frame.caller()
     inside = [leave for leave in blocks if type(leave) is types.MethodType and not may_suppress(leave, vm.generators)
               and leave.__func__ is not _NULL_EXIT and id(leave.__self__) not in vm.heap.by_standin]
     return id(inside[-1]) in state.changed_blocks if inside else bool(state.left_behind())

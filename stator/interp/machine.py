@@ -33,7 +33,7 @@ from stator.host import shown_names
 from stator.host.own_code import OWN_FOLDER
 from stator.host.value_kinds import is_a
 from stator.interp import frame as frames
-from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
+from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised, outward
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.objects.object_texts import guard_names_in
@@ -380,13 +380,11 @@ class Machine(Mechanisms):
 
     def stack(self) -> list[UserFrame]:
         found = []
-        frame = self.frame
-        while frame is not None:
+        for frame in outward(self.frame):
             if not is_own(frame):
                 first = next(iter(frame.locals), None)
                 owner = first.raw if type(first) is Box else self.heap.original_of(first)
                 found.append((frame.code.co_filename, frame.line, frame.code.co_qualname, owner))
-            frame = frame.caller()
         modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
         names = shown_names.names.modules(modules[-1], modules) if modules else {}
         return [UserFrame(file, line, name, names.get(id(owner), "")) for file, line, name, owner in reversed(found)]

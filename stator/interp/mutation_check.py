@@ -31,7 +31,7 @@ from stator.heap.raw_access import (
 )
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.frame import SavedExc
+from stator.interp.frame import SavedExc, outward
 from stator.interp.mechanisms import fingerprints
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -65,10 +65,8 @@ class MutationCheck:
         self.writes = fingerprints(vm)
         self.objects: dict[int, tuple[Any, list[Any]]] = {}
         todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is not ShadowKind.OPAQUE]
-        frame = vm.frame
-        while frame is not None:
+        for frame in outward(vm.frame):
             todo += [*frame.locals, *frame.stack]
-            frame = frame.caller()
         for scope in vm.heap.scopes.values():
             todo += scope.overlay.values()
         while todo:

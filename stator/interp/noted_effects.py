@@ -24,7 +24,7 @@ from stator.heap.outside_changes import anything_changed
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, mro_of
 from stator.interp.arrays.native_numpy import run_on_arrays
-from stator.interp.frame import Raised
+from stator.interp.frame import Raised, outward
 from stator.interp.mechanisms import has_changes
 from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
@@ -168,14 +168,8 @@ def list_of_warnings(vm: VM) -> list[Any] | None:
 
 def _is_held(vm: VM, log: object) -> bool:
     """Whether a list to which warnings are appended was met, or is in a variable of the program."""
-    if id(log) in vm.heap.by_original:
-        return True
-    frame = vm.frame
-    while frame is not None:
-        if any(type(item) is Box and item.raw is log for item in (*frame.locals, *frame.stack)):
-            return True
-        frame = frame.caller()
-    return False
+    return id(log) in vm.heap.by_original or any(
+        type(item) is Box and item.raw is log for frame in outward(vm.frame) for item in (*frame.locals, *frame.stack))
 
 
 def call_heard(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

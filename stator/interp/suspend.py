@@ -1,10 +1,4 @@
-"""Stop a trace between two instructions, and go on from there.
-
-    chain(vm)                 the frames of the outermost loop, root first
-    plan_stop(vm)             the step at which a repeated trace can stop so that every frame can be resumed
-    suspend(vm)               FrameStates: code, place, live locals, stack, what the caller does with the result
-    restore(vm, point, ...)   the same frames again, their values unread boxes of a new trace
-"""
+"""Stop a trace between two instructions, and go on from there.   frames  ->  FrameStates and values  ->  frames"""
 
 from __future__ import annotations
 
@@ -19,7 +13,7 @@ from stator.code.flow import bound_locals, live_in_call, live_locals
 from stator.code.stack_effects import depths, pops
 from stator.heap.tracker import NO_KEY, Box, unbox
 from stator.host.value_kinds import is_a
-from stator.interp.frame import NULL, UNBOUND, Frame, add_entries
+from stator.interp.frame import NULL, UNBOUND, Frame, add_entries, outward
 from stator.interp.generators import generators
 from stator.interp.generators.delegation import ASYNC_GENERATOR
 from stator.interp.machine import Thunk
@@ -137,12 +131,10 @@ def remake(waiting: Waiting, take: Any) -> Any:
 def chain(vm: VM, innermost: Frame | None) -> list[Frame]:
     """The frames that the outermost loop has on its stack, root first."""
     found: list[Frame] = []
-    frame = innermost
-    while frame is not None:
+    for frame in outward(innermost):
         found.append(frame)
         if frame.is_base and frame.outer is not None:
             found.clear()  # a nested loop: only what is outside it can be resumed
-        frame = frame.caller()
     return found[::-1]
 
 

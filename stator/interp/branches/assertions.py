@@ -17,7 +17,7 @@ from stator.code.handlers import written_handler
 from stator.code.instruction import Instruction
 from stator.graph.analysis.may_fail import HANDLED
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.interp.frame import Frame, Place, place_of, places_from
+from stator.interp.frame import Frame, Place, outward, place_of, places_from
 from stator.interp.graph_errors import Assertion, promise_number
 from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool
@@ -103,12 +103,7 @@ def _only_raises(frame: Frame, index: int) -> bool:
 
 def _is_handled(frame: Frame) -> bool:
     """Whether some frame would catch the exception, or clean up after it, or is handling another."""
-    current: Frame | None = frame
-    while current is not None:
-        if written_handler(current.unit, current.instruction.index) is not None:
-            return True
-        current = current.caller()
-    return False
+    return any(written_handler(each.unit, each.instruction.index) is not None for each in outward(frame))
 
 
 def _exception_of(vm: VM, frame: Frame, index: int) -> BaseException | None:

@@ -1,12 +1,4 @@
-"""Generators and coroutines: real objects whose bodies the interpreter runs, and frames of native ones.
-
-    RETURN_GENERATOR         a real generator whose body drives the interpreted frame
-    frame_of(generator)      the frame of a generator, coroutine or async generator that waits, as data
-    Generators.get(id)       the interpreted body of a generator; of one from outside, made from its frame
-    new_generator(...)       a native generator that has not started: a shell to be filled
-    stand(generator, ...)    put a native generator at an instruction, with these locals and this stack
-    mark_running, finish     show it as running while its frame is resumed elsewhere; end it
-"""
+"""Generators and coroutines: real objects whose bodies the interpreter runs, and frames of native ones."""
 
 from __future__ import annotations
 
@@ -267,6 +259,7 @@ def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qu
 
 def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[str, ...], values: tuple[Any, ...],
           started: bool) -> None:
+    """Put a native generator at an instruction, with these locals and this stack."""
     unit = decode(code_of(generator))
     given = iter(values)
     places = [_NOTHING] * unit.nlocalsplus

@@ -201,13 +201,6 @@ def refuse_the_users_own(vm: VM, obj: object, what: str) -> None:
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 
-def overlay_of(vm: VM, cls: type) -> dict[str, Any]:
-    """Attributes that the trace has written to a class from outside."""
-    if cls in vm.heap.dicts.class_views:
-        raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
-    return vm.classes.overlays.setdefault(cls, {})
-
-
 def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuation | None) -> None:
     if not is_mutable_class(cls):
         raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
@@ -226,7 +219,9 @@ def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuati
     else:
         if not deletes and cls in TENSOR_CLASSES and is_special(name):
             find(vm, cls, name)  # the guard of what operators found before
-        overlay = overlay_of(vm, cls)
+        if cls in vm.heap.dicts.class_views:
+            raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
+        overlay = vm.classes.overlays.setdefault(cls, {})
         if overlay.get(name) is MISSING and not deletes:
             vm.classes.reborn.add((cls, name))
         overlay[name] = value

@@ -22,7 +22,7 @@ from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES, raw_members
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import dict_of_class, is_a, name_in_errors
-from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
+from stator.interp.frame import UNBOUND, Continuation, Frame, Raised, outward
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.assignment import GiveNone, store_attr, store_generic
@@ -193,12 +193,8 @@ def names_in(frame: Frame) -> Any:
 
 def locals_are_kept(vm: VM) -> bool:
     """Whether somebody holds the dict of a frame that is to be left: the next locals() there would fill it again."""
-    frame = vm.frame
-    while frame is not None:
-        if type(frame) is Frame and frame.shown_locals is not None and sys.getrefcount(frame.shown_locals) > 2:
-            return True
-        frame = frame.caller()
-    return False
+    return any(type(frame) is Frame and frame.shown_locals is not None and sys.getrefcount(frame.shown_locals) > 2
+               for frame in outward(vm.frame))
 
 
 rule(globals)(lambda vm: vm.frame.scope.view())

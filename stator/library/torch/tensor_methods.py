@@ -22,7 +22,7 @@ from stator.graph.metadata.propagation import ExactNeeded
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import from_array
-from stator.interp.frame import Frame
+from stator.interp.frame import Frame, outward
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import INTERPRETED, refuse, rule, suspending_rule
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
@@ -269,11 +269,10 @@ def require_deepcopy(vm: VM) -> None:
 
 def _is_own_memo(vm: VM, memo: object) -> bool:
     """Whether copy.deepcopy() has made a memo in this trace: nobody then looks for storages in it."""
-    frame, made_in = vm.frame, None
-    while frame is not None:
+    made_in = None
+    for frame in outward(vm.frame):
         if type(frame) is Frame and any(each is memo for each in frame.locals):
             made_in = frame.code
-        frame = frame.caller()
     return made_in is copy.deepcopy.__code__ and id(memo) not in vm.heap.by_standin
 
 
