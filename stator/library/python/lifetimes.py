@@ -69,7 +69,7 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     seen = vm.identity
     if tracker is None and (id(referent) in seen.ids or id(referent) in seen.hashes or id(referent) in seen.shown) \
             and _unreached(vm, [referent]):
-        raise Break("SB019", "a weak reference to an object that the trace keeps: its address was read", whole_call=True)
+        raise Break("SB019", "a weak reference to an object of the trace whose address was read", whole_call=True)
     return referent
 
 
@@ -116,11 +116,15 @@ def _collected_in_variables(vm: VM) -> Iterator[object]:
 def _clear_references(vm: VM, dying: list[object]) -> bool:
     """Clear the weak references to objects that only the trace holds, as their end does.   False: it cannot."""
     references = [each for value in dying for each in weakref.getweakrefs(value)]
-    nested = vm.depth > 1  # C code in between may hold the object
-    if _CLEAR is None or nested or any(each.__callback__ is not None for each in references):
+    if _CLEAR is None or vm.depth > 1:  # C code in between may hold the object
         return False
+    lost = _unreached(vm, references)
+    callbacks = [(each, each.__callback__) for each in references if not any(each is other for other in lost)]
     for each in references:
         _CLEAR(ctypes.py_object(each))
+    for each, callback in callbacks:  # of the library: others break where they are made
+        if callback is not None:
+            vm.call_sync(callback, (each,))
     return True
 
 

@@ -91,7 +91,7 @@ def in_variables(vm: VM) -> set[int]:
     frame = vm.frame
     while frame is not None:
         found += itertools.chain(frame.locals, frame.stack)
-        frame = frame.parent
+        frame = frame.caller()
     contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
     return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}
 
