@@ -42,7 +42,7 @@ _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _SIZED = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, collections.deque,
           collections.OrderedDict)
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-_NOT_FOLLOWED = (types.ModuleType, types.CodeType, types.FrameType, Frame, FakeTensor, *_SUSPENDED)
+_NOT_FOLLOWED = (types.ModuleType, types.CodeType, types.FrameType, Frame, FakeTensor, *SYMBOLIC, *_SUSPENDED)
 _CLEAR = getattr(ctypes.pythonapi, "_PyWeakref_ClearRef", None)  # without the callback; in every Python so far
 _WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
@@ -63,6 +63,8 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     if tracker is not None and (anything_let_go(vm.heap) or not handed_values_are_held(vm, tracker.original)):
         raise Break("SB019", "a call of a weak reference after an object from outside was let go")
     is_kept = is_a(referent, KEPT) or type(referent) is FakeTensor
+    if type(referent) is types.FunctionType and id(referent) not in vm.fresh:  # from outside, in a class or a module
+        is_kept = bool(vm.classes.overlays) or anything_let_go(vm.heap)
     if tracker is None and is_kept and id(referent) not in in_variables(vm):
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
         raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
