@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from stator import _core, errors, events
+from stator import _core, events
 from stator.artifacts.store_lookup import open_lookup
 from stator.artifacts.store_writes import note_capture
 from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
@@ -30,6 +30,7 @@ from stator.cache.nested import NestedFrames
 from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
+from stator.capture.eager_start import runs_eagerly
 from stator.capture.first_call import Installed, make_entry, report_eager_call, site_name, take_stored
 from stator.capture.rank_agreement import agree, results_compared
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
@@ -234,36 +235,6 @@ def traced(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]
             return capture(site, bound)
     finally:
         _tracing.active = False
-
-
-def runs_eagerly(site: CallSite, bound: tuple[Any, ...]) -> str:
-    """Why a call of a function that starts eagerly is not captured now; empty where it is."""
-    if not first_call.lock.acquire(blocking=False):
-        return "another thread captures"
-    try:
-        start = site.start
-        start.calls += 1
-        if start.job is None or start.job.lost:  # rests of calls and functions below breaks come after a first call
-            first = start.calls == 1 and site.point is None and not site.is_nested
-            return "options['start'] is 'eager', and this is the first call" if first else ""
-        return "another process compiles it" if not start.job.finished() else announced(site, bound)
-    finally:
-        first_call.lock.release()
-
-
-def announced(site: CallSite, bound: tuple[Any, ...]) -> str:
-    """Another process has ended: why calls stay eager, or nothing."""
-    start = site.start
-    if not start.told:
-        start.told = True
-        events.emit(events.CompiledElsewhere(site.name, start.job.seconds, start.job.failure))
-        if start.job.failure:
-            errors.warn(f"stator: the process that compiled {site.name} failed: {start.job.failure}; its calls stay "
-                          "eager")
-        elif site.settings.dynamic is not False:  # sizes that have changed meanwhile are symbolic
-            with torch._C.DisableTorchFunction():
-                site.shapes.memory.learn(start.guards, bound)
-    return f"the process that compiled it failed: {start.job.failure}" if start.job.failure else ""
 
 
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:

@@ -13,9 +13,10 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stator import _core, api, events
+from stator import _core, api
 from stator.capture import first_call
 from stator.errors import OptionTypeError, OptionValueError, RecompileForbidden
+from stator.host import shown_names
 from stator.host.lazy_imports import load
 from stator.settings import marks
 from stator.settings.options import Settings, build_settings
@@ -53,7 +54,7 @@ class AotCompiledFunction:
 def _stored_or_error(site: Any, compiled: object, bound: tuple[object, ...], args: object, kwargs: object) -> object:
     if first_call.take_stored(site, bound):
         return _core.RETRY
-    reason = events.names.missed(load("stator.capture.recompiles").nearest_miss(site, bound))
+    reason = shown_names.names.missed(load("stator.capture.recompiles").nearest_miss(site, bound))
     raise RecompileForbidden(f"no capture of {site.name} fits this call{reason}; give aot_compile() such inputs too")
 
 

@@ -209,9 +209,8 @@ def refuse_copies(vm: VM, fn: Callable[..., Any], value: object) -> None:
 
 def admit_slot(vm: VM, method: Any, args: Any) -> None:
     """The same of what an operator reaches; a type that lacks the slot says so itself."""
-    if type(method) in _SLOTS and id(method) not in RULES:
-        if admit(vm, method, lookup(method), args).compares:
-            note_compared(vm.heap, args)
+    if type(method) in _SLOTS and id(method) not in RULES and admit(vm, method, lookup(method), args).compares:
+        note_compared(vm.heap, args)
 
 
 def expose_for(vm: VM, row: Row, values: Iterable[Any]) -> None:
