@@ -8,6 +8,7 @@ were compiled elsewhere.  AOTAutograd itself is not imported: a process that loa
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import importlib
 import os
@@ -47,6 +48,19 @@ _SETTINGS: dict[str, Callable[[], Thing]] = {
 # ---------------------------------------------------------------------- while a graph is compiled
 
 
+_ahead: contextvars.ContextVar[bool] = contextvars.ContextVar("ahead of time", default=False)
+
+
+@contextlib.contextmanager
+def ahead_of_time() -> Iterator[None]:
+    """Compile backward passes with their forward passes: what is captured here is saved before it is called."""
+    token = _ahead.set(True)
+    try:
+        yield
+    finally:
+        _ahead.reset(token)
+
+
 def whole() -> dict[str, Thing]:
     """Settings of AOTAutograd where captures are stored: compile a backward pass with its forward pass.
 
@@ -54,7 +68,7 @@ def whole() -> dict[str, Thing]:
     """
     folder = config.artifact_dir or os.environ.get("STATOR_CACHE_DIR")
     mode = config.artifact_mode or os.environ.get("STATOR_CACHE_MODE") or "read-write"
-    return {"force_non_lazy_backward_lowering": True} if folder and mode == "read-write" else {}
+    return {"force_non_lazy_backward_lowering": True} if _ahead.get() or folder and mode == "read-write" else {}
 
 
 class Around:
