@@ -74,6 +74,11 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
+    "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass
+    "stator/emit/residual/kept_inputs.py": "docs/training.md",  # step 13: copies for a graph that fails
+    "stator/backends/number_checks.py": "docs/training.md",  # step 13: checks of step counts
+    "stator/interp/draws_ahead.py": "docs/training.md",  # step 13: branches on random numbers
+    "stator/interp/branches/branch_gradients.py": "docs/training.md",  # step 13: gradients through branches
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
