@@ -57,12 +57,16 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
         parts: Any = key if type(key) is tuple else (key,)
         if vm.modes.indexes_stay_tensors and cls is FakeTensor and (
                 type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)):
-            parts = [_as_index(vm, obj, part) for part in parts]
+            parts = [part if type(part) is FakeTensor else vm.torch_call(
+                torch.full, ((), part), {"dtype": torch.int64, "device": obj.device}) for part in parts]
             return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
         key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
     if cls is list or cls is tuple:
         if type(key) is int:
-            return vm.give(_sequence_item(vm, obj, key), cont)
+            if not knows_item(vm, obj, key):
+                vm.heap.expose_length(obj)
+            value = raising(operator.getitem, obj, key)
+            return vm.give(value.force() if type(value) is Box else value, cont)
     elif cls is dict:
         if type(key) is str or type(key) is int:
             value = read_dict(vm, obj, key)
@@ -84,12 +88,6 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
     get_item_native(vm, obj, key, cont)
 
 
-def _as_index(vm: VM, tensor: torch.Tensor, part: object) -> Any:
-    if type(part) is FakeTensor:
-        return part
-    return vm.torch_call(torch.full, ((), part), {"dtype": torch.int64, "device": tensor.device})
-
-
 def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None) -> None:
     """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
     heap = vm.heap
@@ -107,13 +105,6 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
         elif tracker.shape is not ShadowKind.VALUE:
             heap.expose(obj)
     vm.give(vm.native(operator.getitem, (obj, key)), cont)
-
-
-def _sequence_item(vm: VM, obj: object, index: int) -> Any:
-    if not knows_item(vm, obj, index):
-        vm.heap.expose_length(obj)
-    value = raising(operator.getitem, obj, index)
-    return value.force() if type(value) is Box else value
 
 
 def _subscript_class(vm: VM, cls: type, key: object, cont: Continuation | None) -> None:

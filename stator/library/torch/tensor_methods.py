@@ -14,12 +14,10 @@ import numpy
 import torch
 import torch.overrides
 import torch.utils._python_dispatch
-from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
 from stator.breaks import Break, Strategy
-from stator.graph.analysis.autograd_boundaries import retain_gradient
+from stator.graph.analysis.autograd_boundaries import retain_gradient, wants_grad
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
@@ -70,11 +68,12 @@ def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
     """A node at which compilers cut the graph; no compiler gets a graph that has used the tensor already."""
     tracker = vm.heap.by_standin.get(id(fake))
     with torch._C.DisableTorchFunction():
-        wants_grad = fake.requires_grad
-    if not wants_grad:
+        has_gradient = fake.requires_grad
+    if not has_gradient:
         vm.native_unhooked(_TensorBase.retain_grad, (fake,))  # raises what eager raises
     if not is_leaf(vm, fake, tracker):
-        if tracker is None and vm.recorder.scope.enclosing is None and is_used(vm.recorder.node_of(fake)):
+        if tracker is None and vm.recorder.scope.enclosing is None \
+                and any(map(wants_grad, vm.recorder.node_of(fake).users)):
             vm.recorder.keep_as_it_is()
         if tracker is not None:
             raise Break("SB016", "retain_grad()")
@@ -83,13 +82,6 @@ def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
         vm.recorder.log.changes += 1
         vm.autograd.retained[id(fake)] = fake
     return None
-
-
-def is_used(node: fx.Node) -> bool:
-    """Whether something that can be differentiated was computed from it."""
-    with torch._C.DisableTorchFunction():
-        return any(type(leaf) is FakeTensor and leaf.requires_grad for user in node.users
-                   for leaf in pytree.tree_leaves(user.meta.get("example_value")))
 
 
 @rule(_TensorBase._is_view)
@@ -304,11 +296,11 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
         if any(type(size) is not int for size in fake.shape):
             raise Break("SB005", "copy.deepcopy of a tensor of varying size")
         plain = fake.is_leaf and _fills_its_own_storage(fake)
-        wants_grad = fake.requires_grad
+        has_gradient = fake.requires_grad
     if tracker is not None and plain:
         plain = is_copied_by_clone(tracker.original)
         vm.heap.guard_call(is_copied_by_clone, plain, tracker.source)
-    if tracker is not None and (wants_grad or not plain):
+    if tracker is not None and (has_gradient or not plain):
         tensor = tracker.original
         with torch._C.DisableTorchFunction():  # a copy takes a gradient and attributes along, unknown to the trace
             if not tensor.is_leaf or tensor.grad is not None or tensor.__dict__:
@@ -317,8 +309,8 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
     memo_of(vm, memo).add_storage(fake, before=False)
-    made = vm.torch_call(DETACH, (fake,), None) if wants_grad else fake
+    made = vm.torch_call(DETACH, (fake,), None) if has_gradient else fake
     made = vm.torch_call(torch.clone, (made,), None)
-    if wants_grad:
+    if has_gradient:
         set_requires_grad(vm, made, True)
     return made
