@@ -216,6 +216,12 @@ class EntryLoaded(Event):
     guards: int
 
 
+class CaptureAwaited(Event):  # another process has captured the same function meanwhile
+    name: str
+    ended: str  # why the wait ended
+    seconds: float
+
+
 class NotCached(Event):
     """An entry cannot be stored, or stored entries cannot be used: the first reason, and the user's line."""
 

@@ -26,7 +26,7 @@ from stator.backends.aot_rules import (
     trainable_lstm,
     without_size_marks,
 )
-from stator.backends.aot_wrappers import conditions_now, note_conditions, note_wrappers, wrappers_kept
+from stator.backends.aot_wrappers import conditions_now, note_conditions, note_wrappers, whole, wrappers_kept
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
@@ -200,7 +200,7 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
 def backward_alone() -> contextlib.AbstractContextManager[Any]:
     """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts."""
     ambient = config.backward_pass_autocast == "same_as_forward"  # its default
-    return config.patch(backward_pass_autocast="off") if ambient else contextlib.nullcontext()
+    return config.patch(whole() | ({"backward_pass_autocast": "off"} if ambient else {}))
 
 
 def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:

@@ -71,6 +71,7 @@ class Learned:
     data_dependent: bool = True  # unbacked numbers are symbols of the graph, until a backend refuses them
     not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
     why_off: dict[Strategy, str] = field(default_factory=dict)  # the break that turned a way of capturing off
+    outcomes: set[str] = field(default_factory=set)  # of branches on random numbers
     branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
 
 
@@ -152,7 +153,8 @@ class CallSite:
         vm.heap.shapes = self.shapes
         vm.policy.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy
-        vm.policy.capture_control_flow = self.settings.capture_control_flow and not self.learned.branches_break
+        vm.policy.capture_control_flow = False if self.learned.branches_break else self.settings.capture_control_flow
+        vm.random.ahead.outcomes = self.learned.outcomes
         vm.policy.not_rebuilt = self.learned.not_rebuilt
         vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.learned.why_off)
         vm.policy.effects_break = self.settings.print == "break"

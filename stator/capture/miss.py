@@ -20,7 +20,7 @@ import torch
 
 from stator import _core, events
 from stator.artifacts.store_lookup import open_lookup
-from stator.artifacts.store_writes import note_capture
+from stator.artifacts.store_writes import end_capture, note_capture
 from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
 from stator.backends.background import jobs
 from stator.backends.cuda_graphs import records_cuda_graphs
@@ -111,15 +111,13 @@ def reset() -> None:
 
 
 def shape_profile() -> str:
-    sites = [compiled._stator_site for compiled in living(_entries)]
-    return profile.export((site.place, site.shapes.memory) for site in sites)
+    return profile.export((each._stator_site.place, each._stator_site.shapes.memory) for each in living(_entries))
 
 
 def load_shape_profile(text: str) -> None:
     """Import the sizes that another process has met, for places that exist and for later ones."""
     profile.load(text)
-    for compiled in living(_entries):
-        site = compiled._stator_site
+    for site in [each._stator_site for each in living(_entries)]:
         site.shapes.memory.foreseen = profile.foreseen(site.place)
 
 
@@ -131,6 +129,8 @@ def on_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tupl
     except RecursionError:  # of Stator alone, unless the function was run below: a trace raises none
         if site.settings.fullgraph or marks.disabled_mark(site.fn) is not None:
             raise
+    finally:
+        end_capture(site)
     with contextlib.suppress(RecursionError):
         report_eager_call(compiled, "the recursion limit leaves no room for a capture")
     return _core.EAGER
@@ -145,16 +145,13 @@ def captured_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args
         report_eager_call(compiled, why)
         return _core.EAGER
     if (name := replaced()) is not None:
-        decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
-        return _core.EAGER
-    if (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
-        decline(site, f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own")
-        return _core.EAGER
-    patches = find_patches()
-    if not patches:
-        return handle_miss(site, compiled, bound, args, kwargs)
-    if (name := needs_eager(patches)) is not None:
-        decline(site, f"Tensor.{name} was replaced, and other threads are running")
+        why = f"builtins.{name} was replaced, and Stator needs Python's own"
+    elif (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
+        why = f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own"
+    elif (patches := find_patches()) and (name := needs_eager(patches)) is not None:
+        why = f"Tensor.{name} was replaced, and other threads are running"
+    if why:
+        decline(site, why)
         return _core.EAGER
     with suspended(patches):
         return handle_miss(site, compiled, bound, args, kwargs)
@@ -192,12 +189,12 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
     agree(site, bound)
     with torch._C.DisableTorchFunction():
         code_memory.recall(site, bound)
-    if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
-        over_limit(site, bound)
+    is_full = len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed)
+    if is_full or compiled_here(site, bound) >= config.accumulated_recompile_limit:
+        over_limit(site, bound, accumulated=not is_full)
         return _core.EAGER
-    if compiled_here(site, bound) >= config.accumulated_recompile_limit:
-        over_limit(site, bound, accumulated=True)
-        return _core.EAGER
+    if first_call.take_from_others(site, bound):
+        return _core.RETRY
     with first_call.lock:
         again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
         # Beside other threads, one of `installed` may be newer than the miss; asked once, so that nobody asks for ever.
@@ -270,8 +267,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     drop = f"    del {parameters}\n" if point.names else ""
     source = f"def resumed({parameters}):\n    taken = [{parameters}]\n{drop}    return run_native(taken)\n"
     namespace: dict[str, Any] = {"run_native": point.run_native}
-    filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
+    exec(compile(source, f"<stator {point.name}>".replace("\0", "?"), "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
     resumed = CallSite(function, site.stance.own_settings, point.name, point=point, points=site.points,
                        nested=site.nested, learned=Learned(site.learned.data_dependent))

@@ -219,6 +219,7 @@ class Machine(Mechanisms):
                         raise unsaid
                     guard_names_in(cast(VM, self), exc)
                 self.unwind(exc, again, chained)
+                del exc  # the program may let go of it, and see its objects die
         finally:
             if not failed:
                 self.frame = outer

@@ -139,7 +139,11 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         if kwargs:
             kwargs = {name: vm.python_callable(value) if name in ("key", "func") else value
                       for name, value in kwargs.items()}
-    result = vm.native(fn, args, kwargs)
+    try:
+        result = vm.native(fn, args, kwargs)
+    finally:
+        if row.mutates and row.calls_back:
+            vm.heap.note_write(every[0])  # called back, the program may have looked for changes so far
     if row.compares:
         note_made(vm.heap, result)
         if row.mutates and len(every) > 1 and is_iterator(type(every[1])):

@@ -261,9 +261,10 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
             return vm.give(value, cont)
         if name == "__class__" and value is type(obj):
             return vm.give(value, cont)
-        if type(obj) not in TRUSTED_TYPES:
+        if type(obj) not in TRUSTED_TYPES and not is_a(obj, BaseException):
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
-        value = heap.adopt(value, Attr(tracker.source, name))
+        value = heap.adopt(value, Attr(tracker.source, name) if type(obj) in TRUSTED_TYPES
+                           else CallOf(Pinned(descr.__get__), (tracker.source,)))
     vm.give(value, cont)
 
 

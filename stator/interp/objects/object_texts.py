@@ -107,7 +107,7 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
 
 def with_originals(vm: VM, text: object, fn: object = None) -> object:
     """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
-    if type(fn) is _json.make_encoder:  # a fresh list of parts; a tuple since 3.12
+    if repr(type(fn)) == repr(_json.make_encoder):  # or a copy; a fresh list of parts, a tuple since 3.12
         return type(text)([with_originals(vm, part) for part in text])  # type: ignore[call-arg, attr-defined]
     for digits, original in vm.identity.standins.items():
         if type(text) is str:
