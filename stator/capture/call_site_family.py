@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -90,7 +91,7 @@ def same_settings(one: Settings, other: Settings) -> bool:
                if each.name not in ("backend", "name"))
 
 
-def use_backend(site: CallSite, backend: object) -> None:
+def use_backend(site: CallSite, backend: str | Callable[..., Callable[..., object]] | None) -> None:
     """Put aside what was compiled for the backend of now, and take up what was compiled for this one."""
     if site.stance.backend is backend:
         return
