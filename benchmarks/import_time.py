@@ -1,4 +1,4 @@
-"""CPU time of imports, until the first capture: `python -m benchmarks.import_time [--rounds 9]`.
+"""CPU time of imports, until the first capture: `python -m benchmarks.import_time [--rounds 3]`.
 
 In: nothing.  Out: for each step of a program the median CPU seconds beyond `import torch`, the modules it loads, and
 whether torch._dynamo is among them.  Each measurement is a process of its own; the steps are measured in turns.
@@ -37,7 +37,7 @@ def measure(statement: str) -> tuple[float, int, bool]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     found: dict[str, list[tuple[float, int, bool]]] = {name: [] for name in CASES}
     for _ in range(rounds):

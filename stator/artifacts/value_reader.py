@@ -26,6 +26,7 @@ from stator.artifacts.value_writer import (
     _type_flags,
     _type_mro,
     class_name,
+    native_facts,
 )
 from stator.guards.guard import MISSING, same_constant
 from stator.guards.guard_semantics import Unreadable, evaluate
@@ -201,6 +202,8 @@ class ValueReader:
                 name, "has other closure cells")
         elif kind == "code":
             self._require(type(found) is types.CodeType and code_hash(found) == facts[1], name, "has changed")
+        elif kind == "native":
+            self._require(native_facts(found) == facts, name, "was replaced")
         elif kind == "class":
             self._require(is_a(found, type) and class_name(type(found)) == facts[1], name, "has another metaclass")
             bases = [self.value(base) for base in facts[2]]

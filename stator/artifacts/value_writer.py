@@ -62,6 +62,11 @@ class NotPortable(Exception):
     where: tuple[str, int, str] | None = None  # the user's line
 
 
+def native_facts(value: Thing) -> Json:
+    """Kind and own name of an object of C: a program may have put something else under its name."""
+    return ["native", class_name(type(value)), str(getattr(value, "__name__", ""))]
+
+
 class ValueWriter:
     """Collects the rows of one file."""
 
@@ -167,13 +172,14 @@ class ValueWriter:
             return ["code", code_hash(value)]
         if is_a(value, type):
             if not _type_flags(value) & _HEAP_TYPE or _class_dict(value).get("__module__", "") == "torch._C":
-                return None
+                return native_facts(value)
             return ["class", class_name(cls), [self.value(base) for base in _type_mro(value)[1:]],
                     _type_flags(value) & _CLASS_FLAGS]
         if is_a(value, (numpy.ufunc, type(numpy.where))):
-            return None
-        if cls in (types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS) \
-                or is_a(value, (types.ModuleType, OpOverload, OpOverloadPacket, HigherOrderOperator)):
+            return native_facts(value)
+        if cls in (types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS):
+            return native_facts(value)
+        if is_a(value, (types.ModuleType, OpOverload, OpOverloadPacket, HigherOrderOperator)):
             return None
         facts: list[Json] = ["of", self.value(cls)]
         if cls in _PARTS:

@@ -96,7 +96,7 @@ def aot_compile(original: Callable[..., object], settings: Settings,
         args, kwargs = example_inputs
     except (TypeError, ValueError):
         raise OptionTypeError(f"aot_compile({example_inputs!r}) is not accepted; use ((args...), {{kwargs}})") from None
-    if isinstance(original, types.MethodType):
+    if type(original) is types.MethodType:
         original, args = original.__func__, (original.__self__, *args)
     entry = first_call.make_entry(original, settings)
     with load("stator.backends.aot_wrappers").ahead_of_time():

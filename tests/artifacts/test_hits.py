@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,20 @@ def test_signed_entries_of_another_form(text: bytes, tmp_path: Path) -> None:
         loaded = stator.load(str(path), compared, backend="eager")
         assert torch.equal(loaded(torch.ones(2)), compared(torch.ones(2)))
         assert "cannot be read" in str(stator.why_not_cached(loaded))
+
+
+def rooted(x: torch.Tensor) -> torch.Tensor:
+    return x * math.sqrt(4)
+
+
+def test_a_replaced_function_of_c_is_no_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name leads to something else in the process that loads: a stale result otherwise."""
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key")):
+        compiled = stator.compile(rooted, backend="eager")
+        compiled(torch.ones(2))
+        assert stator.save(compiled, str(tmp_path / "file")) == 1
+        stator.reset()
+        monkeypatch.setattr(math, "sqrt", lambda value: 7.0)
+        loaded = stator.load(str(tmp_path / "file"), rooted, backend="eager")
+        assert loaded(torch.ones(2)).tolist() == [7.0, 7.0]
+        assert "math.sqrt was replaced" in str(stator.why_not_cached(loaded))

@@ -52,18 +52,18 @@ class Parts:
     @classmethod
     def of(cls, data: bytes) -> Parts:
         header = format_of._HEADER.unpack(data[:format_of._HEADER.size])
-        at, rest = format_of._START, []
+        at, rest = format_of.START_BYTES, []
         for size in (header[6], header[4], header[5]):
             rest.append(data[at:at + size])
             at += size
-        signed = format_of._SIGNATURE.unpack(data[format_of._HEADER.size:format_of._START])
+        signed = format_of._SIGNATURE.unpack(data[format_of._HEADER.size:format_of.START_BYTES])
         return cls(list(header), *signed, *rest, data[at:])
 
     def joined(self, key: bytes | None = None, *, sizes: bool = True, digest: bool = True) -> bytes:
         """The file.  `sizes`, `digest`: made to fit; with a key the signature is, too."""
         if sizes:
             self.header[4:] = len(self.manifest), len(self.table), len(self.label)
-            self.header[3] = format_of._START + sum(map(len, (self.label, self.manifest, self.table, self.blobs)))
+            self.header[3] = format_of.START_BYTES + sum(map(len, (self.label, self.manifest, self.table, self.blobs)))
         header = format_of._HEADER.pack(*self.header)
         if digest:
             content = b"".join((header, self.key_id, self.label, self.manifest, self.table))

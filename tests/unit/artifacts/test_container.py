@@ -132,6 +132,6 @@ def test_sizes_in_a_header_allocate_nothing():
 
 def test_the_manifest_is_text_that_any_json_reader_reads():
     data = pack(SAMPLE, KEY)
-    start = format_of._START + len(SAMPLE.label)
+    start = format_of.START_BYTES + len(SAMPLE.label)
     text = data[start:start + len(json.dumps(SAMPLE.manifest, separators=(",", ":")))]
     assert json.loads(text) == SAMPLE.manifest
