@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 
+from stator import _hook
 from stator.breaks import Break
 from stator.interp.iteration import PLANNERS
 from stator.interp.rule_registry import alias
@@ -41,9 +42,7 @@ def declare(fn: object) -> bool:
         return False
     _seen[id(owner)] = owner
     if not _originals:
-        for each in [*sys.modules.values()]:
-            if type(each) is types.ModuleType and (address := _definition(each)):
-                _originals.setdefault(address, each)
+        _originals.update(_hook.definitions([*sys.modules.values()]))
     original = _originals.get(_definition(module) or 0)
     if original is None or original is module:
         return False
