@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from stator.backends.number_checks import check_in_python
 from stator.errors import BackendError
 from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
@@ -29,7 +30,7 @@ def branch_in_python(gm: torch.fx.GraphModule) -> None:
                      if node.meta.get("is_branch")]
             for node in found:
                 node.target = choose
-            if found:
+            if check_in_python(module.graph) or found:
                 module.recompile()
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from stator import events
 from stator.artifacts.site_reader import StoredSites
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
 from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
+from stator.host import shown_names
 from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.graph_errors import keep_order
 from stator.interp.pure_kernels import watched_kernel
@@ -71,6 +71,7 @@ class Learned:
     data_dependent: bool = True  # unbacked numbers are symbols of the graph, until a backend refuses them
     not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
     why_off: dict[Strategy, str] = field(default_factory=dict)  # the break that turned a way of capturing off
+    outcomes: set[str] = field(default_factory=set)  # of branches on random numbers
     branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
 
 
@@ -109,7 +110,7 @@ class CallSite:
 
     @property
     def title(self) -> str:
-        return events.names.site(self.name)
+        return shown_names.names.site(self.name)
 
     def user_line(self, bound: tuple[Any, ...]) -> tuple[str, int]:
         """The line where this site begins, of `forward` where a module is compiled."""
@@ -152,7 +153,8 @@ class CallSite:
         vm.heap.shapes = self.shapes
         vm.policy.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy
-        vm.policy.capture_control_flow = self.settings.capture_control_flow and not self.learned.branches_break
+        vm.policy.capture_control_flow = False if self.learned.branches_break else self.settings.capture_control_flow
+        vm.random.ahead.outcomes = self.learned.outcomes
         vm.policy.not_rebuilt = self.learned.not_rebuilt
         vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.learned.why_off)
         vm.policy.effects_break = self.settings.print == "break"

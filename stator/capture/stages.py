@@ -44,7 +44,6 @@ from stator.graph.analysis import autograd_boundaries, shared_memory
 from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
 from stator.graph.analysis.mutation import changes_views, storage_of
 from stator.graph.state.suspended_modes import put_back, unasked
-from stator.graph.values.branch_guards import written
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_filter import kept_guards
 from stator.guards.guard_semantics import Unreadable, evaluate
@@ -53,6 +52,7 @@ from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, SharedPlace, partition
 from stator.heap.adopt.instances import leaf_sources
 from stator.heap.shared_state import guard_two_names
+from stator.host import shown_names
 from stator.host.garbage_collection import collector_running
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
@@ -178,7 +178,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
-    terms = events.names.arguments(site.fn, site.point, bound) if events.listening() else ()
+    terms = shown_names.names.arguments(site.fn, site.point, bound) if events.listening() else ()
     cost = measured(program, bound) if events.listening() else 0.0
     probe = site.points.probe
     by_kind = () if probe is None else probe.guard_costs(guards, lambda some: measured_alone(some, bound))
@@ -307,10 +307,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     """The guard program; it must accept the very call it came from."""
     vm = done.vm
     guard_slots(vm)
-    branches = vm.recorder.known.branches
-    if branches.truths:
-        sources = [each.source for each in branches.inputs.values()]
-        vm.heap.guard_call(branches.function(), written(branches.truths.values()), *sources)
+    vm.recorder.known.branches.add_guard(vm.heap.guard_call)
+    vm.random.ahead.add_guard(vm.heap.guard_call)
     guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)

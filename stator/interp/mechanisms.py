@@ -16,6 +16,7 @@ from stator import _hook, events
 from stator.breaks import Break, Strategy
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
+from stator.interp.draws_ahead import DrawsAhead
 from stator.interp.services import VM, Machine
 from stator.settings.process_config import config
 
@@ -28,7 +29,7 @@ class CapturePolicy(Mechanism):
 
     guard_filter: Callable[..., Sequence[bool]] | None = None  # the user's, which drops guards
     strict: bool = False  # whether what would do no harm here, but is wrong, raises
-    capture_control_flow: bool = False  # branches on data become operations of the graph where they can
+    capture_control_flow: bool | None = False  # branches on data are captured; None: before a backward pass
     effects_break: bool = False  # print and its like break instead of being replayed
     error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
     compiling_shown: bool = False  # torch.compiler.is_compiling() returned True
@@ -237,6 +238,7 @@ class RandomState(Mechanism):
 
     known: dict[int, Any] = field(default_factory=dict)  # of the trace's own (see known_random_streams)
     seeded: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # an outside stream -> it, the one in its place
+    ahead: DrawsAhead = field(default_factory=DrawsAhead)  # conditions over numbers that a guard draws
 
 
 class Progress:

@@ -68,7 +68,7 @@ class Settings:
     name: str | None = None
     strict: bool = field(default_factory=strict_from_environment)
     compile_nested: bool = True
-    capture_control_flow: bool = False
+    capture_control_flow: bool | None = None
     replay: bool = True
     trace_numpy: bool = True
     audit: int = field(default_factory=audit_from_environment)
@@ -110,7 +110,8 @@ class Settings:
                                    "use 'inductor', which keeps what it has compiled on disk")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions", "start", "guard_filter_fn"}:
+        others = {"print", "audit", "shapes", "regions", "start", "guard_filter_fn"}
+        for key in OWN_OPTIONS.keys() - others.union(["capture_control_flow"] * (self.capture_control_flow is None)):
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     def check_regions(self) -> None:

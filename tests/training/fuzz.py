@@ -111,6 +111,24 @@ class Table(nn.Module):
         return x + self.rows(torch.arange(len(x)) % 5) + self.rows.weight.sum() * 0.1
 
 
+class Branching(nn.Module):
+    """A layer behind a branch on data: skipped at random, or repaired where it is large."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.inner, self.kind = nn.Linear(WIDTH, WIDTH), kind
+
+    def forward(self, x: Any) -> Any:
+        if self.kind == "skipped" and torch.rand([]) < 0.3:
+            return x
+        x = self.inner(x)
+        if self.kind == "repaired" and not (x < 1.5).all():
+            x = x.clamp(-1.5, 1.5)
+        if self.kind == "scaled" and x.sum() > 0:
+            x = self.inner(x)
+        return x
+
+
 class Calls(nn.Module):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -130,6 +148,7 @@ LAYERS: list[Callable[[random.Random], nn.Module]] = [
     lambda r: Watched(nn.Linear(WIDTH, WIDTH), r.choice(["input", "output", "both"])), lambda r: Packed(nn.Linear(WIDTH, WIDTH)),
     lambda r: Calls(lambda x: x.clone().mul_(0.5).add_(x)), lambda r: Calls(lambda x: torch.where(x > 0, x, x * 0.1)),
     lambda r: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Conv1d(2, 2, 1), nn.Flatten()), lambda r: Table(),
+    lambda r: Branching(r.choice(["skipped", "repaired", "scaled"])),
 ]
 LOSSES: list[Callable[[Any, Any], Any]] = [
     F.mse_loss, F.l1_loss, F.smooth_l1_loss, lambda a, b: ((a - b) ** 2).sum(1).mean(),

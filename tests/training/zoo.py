@@ -114,7 +114,7 @@ def main() -> None:
     whole = equal = count = 0
     for row in rows(options):
         count += 1
-        whole += row.get("breaks") == []
+        whole += row.get("breaks") == [] and row["graphs"] > 0
         equal += row.get("verdict") in ("equal", "close")
         print(json.dumps(row), flush=True)
     print(f"{whole} of {count} steps captured whole, {equal} equal or close to eager")

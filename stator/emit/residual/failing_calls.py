@@ -1,8 +1,8 @@
 """Handle a graph that raises.   out = graph(x)  ->  try: ... except: restore the inputs; run the program instead
 
-Inputs that the graph writes, and random streams, are copied before and restored, up to KEPT_BYTES or a sixteenth of all
-inputs.  Else versions of the inputs show whether anything was written; if so, or if an operation must not run twice,
-the graph's error is raised, with the frames in which the program recorded the failing node.
+Inputs that the graph writes, and random streams, are copied before and restored (see kept_inputs).  Else versions of
+the inputs show whether anything was written; if so, or if an operation must not run twice, the error of the graph is
+raised, with the frames in which the program recorded the failing node.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stator.breaks import Break, Strategy
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import forgive, run_as_it_is
 from stator.emit.residual.graph_inputs import handed_over
+from stator.emit.residual.kept_inputs import copies_for_redo, small_enough, writes_at_risk
 from stator.errors import BackendError
 from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.analysis.mutation import is_repeatable, writes
@@ -66,16 +67,17 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     if not written:
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]
-    kept = fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None])
+    at_risk = written if caught or not counted else writes_at_risk(vm.recorder, graph, written, shared)
+    kept = fails and bool(at_risk) and small_enough([each.tensor for each in at_risk],
+                                                    [i.tensor for i in inputs if i.tensor is not None])
     restorable = kept or counted and vm.recorder.backend.in_order and fails_before_writes(graph)
     if caught and (not restorable or any(each.fake.requires_grad and not each.fake.is_leaf for each in written)):
         raise Break("SB002", "an error that the program handles, after writes that cannot be taken back",
                     turn_off=Strategy.HANDLED_ERRORS)
     if kept:
-        head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
-        redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo),
-                *raise_as_it_is(build, module, undo)]
-        return [*head, "try:", *inside, "except Exception as error:", *redo]
+        line, undone = copies_for_redo(writer, graph, dict(zip(names, written, strict=True)), at_risk)
+        redo = [f"    if {undone}:", *(f"    {line}" for line in redo), *raise_as_it_is(build, module, undo)]
+        return [*head, line, "try:", *inside, "except Exception as error:", *redo]
     if counted:
         versions = "(" + "".join(f"{name}._version, " for name in names) + ")"
         redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
@@ -147,60 +149,6 @@ def graph_failed_inside_a_handler(error: Exception) -> Any:
     """The same, where the program may go on after the error: that it does is no sign of a graph that is wrong."""
     graph_failed(error)
     return forgive()
-
-
-KEPT_BYTES = 4 << 20
-SHARE = 16
-_own = torch._C.TensorBase  # where the program may have replaced Tensor's methods
-_detach, _clone, _is_inference = _own.detach, _own.clone, _own.is_inference
-_grad_fn, _layout_of, _set_data = _own.grad_fn.__get__, _own.layout.__get__, _own.data.__set__
-
-
-def small_enough(written: list[torch.Tensor], given: list[torch.Tensor]) -> bool:
-    sizes = [sum(tensor.numel() * tensor.element_size() for tensor in tensors) for tensors in (written, given)]
-    return sizes[0] <= max(KEPT_BYTES, sizes[1] // SHARE)
-
-
-def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
-    """The tensors as they are now. One whose own elements overlap cannot be written to."""
-    return [(tensor, _clone(_detach(tensor)), None if _is_inference(tensor) else tensor._version, _grad_fn(tensor),
-             (layout, _detach(tensor)))
-            for tensor in tensors if not (layout := _layout(tensor)) or torch._debug_has_internal_overlap(tensor) != 1]
-
-
-def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (_own.untyped_storage(tensor)._cdata, _own.size(tensor), _own.stride(tensor), _own.storage_offset(tensor)) \
-        if _layout_of(tensor) is torch.strided else ()
-
-
-def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that hold its elements: itself, or indices and values of a sparse one."""
-    return [getattr(_own, name)(tensor) for name in _PARTS.get(_layout_of(tensor), ())] or [tensor]
-
-
-_COMPRESSED = {"crow_indices col_indices values": (torch.sparse_csr, torch.sparse_bsr),
-               "ccol_indices row_indices values": (torch.sparse_csc, torch.sparse_bsc)}
-_PARTS = {layout: names.split() for names, layouts in _COMPRESSED.items() for layout in layouts}
-_PARTS[torch.sparse_coo] = ["_indices", "_values"]
-
-
-def put_back(kept: list[Any]) -> bool:
-    """Make them so again; False, and nothing done, where autograd has seen a write."""
-    if any(_grad_fn(tensor) is not grad_fn for tensor, _, _, grad_fn, _ in kept):
-        return False
-    for tensor, _, _, _, (layout, before) in kept:
-        if not layout:
-            _set_data(tensor, before)  # the parts that it had
-        elif layout != _layout(tensor):
-            with torch.inference_mode(_is_inference(tensor)), torch.no_grad():
-                _own.set_(tensor, before)
-    with torch.inference_mode():
-        for tensor, contents, version, _, _ in kept:
-            for part, then in zip(_parts(_detach(tensor)), _parts(contents), strict=True):
-                _own.copy_(part, then)
-            if version is not None:
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-    return True
 
 
 NodeTrace = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known

@@ -44,7 +44,8 @@ _NEVER = frozenset("""
     softmax softmin softplus softshrink softsign sort split sqrt square squeeze stack std std_mean sub subtract sum
     swapaxes swapdims t tan tanh tanhshrink tensor tensordot threshold tile to topk trace transpose tril triu trunc type
     type_as unbind unflatten unfold unsafe_chunk unsqueeze var var_mean view view_as view_as_complex view_as_real vsplit
-    vstack where xlogy zero zeros zeros_like getattr iadd isub imul pos invert inv and or xor iand ior ixor
+    vstack where xlogy zero zeros zeros_like set_grad_enabled getattr iadd isub imul pos invert inv and or xor iand ior
+    ixor
 """.split())
 _NEVER_ON_FLOATS = frozenset("""
     div divide floor_divide floordiv fmod idiv ifloordiv imod ipow itruediv mod pow remainder rfloordiv rmod rpow
@@ -129,17 +130,14 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem == "repeat_interleave":
         return _holds_tensor((node.args[1:], node.kwargs))
     if stem in _NEVER_ON_FLOATS:
-        return not all(is_floating(part) for part in pytree.tree_leaves(result))
+        return not all(isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
+                       for part in pytree.tree_leaves(result))
     return stem not in _NEVER and not stem.startswith("foreach_")
 
 
 def stem_of(target: object) -> str:
     """`add` of torch.add, Tensor.add_, operator.add and `__add__`; `?` of what is not torch's."""
     return operator_name(target).strip("_") or "?"
-
-
-def is_floating(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _is_on_a_gpu(node: fx.Node) -> bool:
@@ -204,15 +202,15 @@ def makes_new_memory(node: fx.Node) -> bool:
 
 def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
     """The inputs of the graph that it may write to, themselves or through a view."""
-    return {node for node in _written_memory(graph.nodes) if node.op == "placeholder"}
+    return {node for node in memory_written_by(graph.nodes) if node.op == "placeholder"}
 
 
 def writes_outside(nodes: set[fx.Node]) -> bool:
     """Whether some of these nodes write to memory that others have made."""
-    return not _written_memory(nodes) <= nodes
+    return not memory_written_by(nodes) <= nodes
 
 
-def _written_memory(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+def memory_written_by(nodes: Iterable[fx.Node]) -> set[fx.Node]:
     """The nodes whose memory these nodes may write to."""
     return reached([each for node in nodes for each in written_by(node)],
                    lambda node: () if makes_new_memory(node) else node.all_input_nodes)

@@ -44,6 +44,11 @@ class GuardedBranches:
             if node in lines:
                 self._lines[node] = lines[node]
 
+    def add_guard(self, guard_call: Callable[..., None]) -> None:
+        if self.truths:
+            sources = [each.source for each in self.inputs.values()]
+            guard_call(self.function(), written(self.truths.values()), *sources)
+
     def function(self) -> Function:
         """The truths, computed from the contents of the inputs."""
         constant, given = self._text.constant, [self._names[node] for node in self.inputs]

@@ -24,12 +24,13 @@ from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
+from stator.interp.backward_ahead import captures_branch
+from stator.interp.branches.branch_gradients import gradients_through
 from stator.interp.frame import UNBOUND, Finished, Frame
 from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool, item_of
 from stator.interp.services import VM
 from stator.interp.suspend import live_slots
-from stator.shapes.symbolic_values import is_unbacked
 
 _MET = object()
 CONTAINERS: tuple[type, ...] = (tuple, list, dict)
@@ -50,12 +51,7 @@ class Way:
 
 def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if: bool, keeps: bool = False) -> bool:
     """Capture both ways of a branch; False where it is none on data.  `keeps`: the jump leaves the value there."""
-    if not vm.policy.capture_control_flow:
-        return False
-    if type(value) is FakeTensor:
-        if id(value) in vm.recorder.classes or type(value.numel()) is not int or value.numel() != 1:
-            return False  # the class of a tensor may have an answer of its own
-    elif not is_unbacked(value):
+    if not captures_branch(vm, value):
         return False
     vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     state, ip = vm.exc_state, frame.ip
@@ -339,8 +335,8 @@ def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:
                     if not (fake.is_floating_point() if merge.always_new else a.requires_grad)]
         if any(fake.is_floating_point() for fake in constant):  # the operation gives every result a history
             raise Unequal("its ways yield a tensor without a gradient, computed from one with a gradient")
-        results: tuple[Any, ...] = Remembered.apply((tuple(fakes), (), tuple(constant)), *differentiable)
-        return results
+        plan = (tuple(fakes), (), tuple(constant), gradients_through(merge.pairs, differentiable), ())
+        return Remembered.apply(plan, *differentiable)  # type: ignore[no-any-return]
 
 
 def note_candidates(vm: VM, condition: object, pair: tuple[Any, Any], merged: object, outer: list[Any]) -> None:

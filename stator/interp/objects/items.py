@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import operator
 import types
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from stator.interp.numbers.symbolic_numbers import knows_item
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import DISCARD
 from stator.interp.objects.attributes import read_dict
+from stator.interp.objects.process_facts import note_order
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item, tensor_key
 from stator.interp.torch_function_protocol import own_method
@@ -295,20 +295,3 @@ def check_order(vm: VM, value: Any) -> None:
                               or is_a(item, torch.Tensor) for item in value):
         raise Break("SB013", "the order of a set whose members hash by identity")
     note_order(vm, value)
-
-
-def note_order(vm: VM, value: Any) -> None:
-    """Note that the order of a set which the trace has made counts: another process may have another one."""
-    kinds = {hash_kind(item) for item in value} if len(value) > 1 else ()
-    vm.identity.of_seed = vm.identity.of_seed or "seed" in kinds
-    if "address" in kinds:
-        vm.identity.of_process = vm.identity.of_process or f"the order of a set in line {vm.running.line}"
-
-
-def hash_kind(item: object) -> str:
-    """The state, beyond the value, that its hash depends on."""
-    if type(item) is tuple:
-        return next((kind for kind in ("address", "seed") if kind in map(hash_kind, item)), "")
-    if type(item) in (str, bytes) or is_a(item, enum.Enum):
-        return "seed"
-    return "" if type(item) in (int, float, bool, complex) else "address"

@@ -23,6 +23,7 @@ from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.native_numpy import number_of, refuse_mixture, run_on_arrays
 from stator.interp.arrays.traced_numpy import NUMPY_TYPES, concerns, run_traced
+from stator.interp.backward_ahead import truth_ahead
 from stator.interp.frame import Continuation, Frame, Raised, raising
 from stator.interp.iteration import is_to_be_read
 from stator.interp.lookup import MISSING, ancestors, find
@@ -386,7 +387,7 @@ def tensor_truth(vm: VM, value: Any) -> bool:
     known = vm.recorder.items.truth_of(value)
     if known is None:
         known = vm.recorder.known.of_scalar(value)
-    if known is UNKNOWN:
+    if known is UNKNOWN and (known := truth_ahead(vm, value)) is UNKNOWN:
         raise Break("SB002", "the truth of a tensor", untouched=not vm.policy.capture_control_flow)
     return bool(known)
 

@@ -74,8 +74,8 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
         if any(each is not None and (each.layout is not torch.strided or each.dtype is not leaf.dtype)
                for each, leaf in zip(found, leaves, strict=True)):
             raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
-    # Only the kernel of a recurrent layer knows how it lays gradients out.
-    unknown = any(node.target in RECURRENT for node in reached)
+    # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
+    unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
     is_shared = [each is not None and (unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found))
                  for each in found]
     # A tensor that has a node already is no result of this one: its copy is.

@@ -71,6 +71,8 @@ def captured_gradients(vm: VM, results: object, wanted: object, grad_outputs: ob
     outputs, inputs = tensors_of(vm, _WHAT, results), tensors_of(vm, _WHAT, wanted)
     seeds = None if grad_outputs is None else tensors_of(vm, _WHAT, grad_outputs, True)
     leaves_behind(vm, _WHAT, outputs)
+    if any("is_branch" in node.meta for output in outputs for node in boundaries.behind(vm.recorder.node_of(output))):
+        raise Break("SB016", f"{_WHAT}, through a branch")
     found = gradients_of_fakes(vm, _WHAT, outputs, inputs, seeds, options)
     if any(map(handed_on(vm, found), found)):
         raise Break("SB016", f"{_WHAT}, which gives one tensor twice")

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import stator
 from stator import events
-from stator.emit.residual import failing_calls
+from stator.emit.residual import kept_inputs
 
 
 def test_effects_before_the_error_happen() -> None:
@@ -158,7 +158,7 @@ def test_an_error_after_a_write_is_raised_by_the_program(backend: str) -> None:
 
 
 def test_an_error_after_a_write_to_much_memory_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failing_calls, "KEPT_BYTES", 4)
+    monkeypatch.setattr(kept_inputs, "KEPT_BYTES", 4)
     compiled = stator.compile(writes_and_fails, backend="eager")
     x, log = torch.zeros(3), []
     compiled(x, torch.tensor([0, 1]), log)
@@ -176,7 +176,7 @@ def test_a_check_after_a_write_to_much_memory_speaks_in_the_programs_words(monke
         torch._check(size >= 1, lambda: "none at all")
         return x[:size]
 
-    monkeypatch.setattr(failing_calls, "KEPT_BYTES", 4)
+    monkeypatch.setattr(kept_inputs, "KEPT_BYTES", 4)
     compiled = stator.compile(program, backend="eager", fullgraph=True)
     for number, said in ((2, None), (7, "too many"), (0, "none at all"), (3, None)):
         x = torch.zeros(5)
@@ -212,8 +212,8 @@ def test_only_graphs_that_may_fail_keep_their_inputs(monkeypatch: pytest.MonkeyP
         torch._foreach_mul_([x, y], 2.0)
         return torch.nn.functional.batch_norm(x, y[0], y[1].abs(), training=True)
 
-    kept, keep = [], failing_calls.keep
-    monkeypatch.setattr(failing_calls, "keep", lambda tensors: kept.append(len(tensors)) or keep(tensors))
+    kept, copy = [], kept_inputs.copy_contents
+    monkeypatch.setattr(kept_inputs, "copy_contents", lambda tensors: kept.append(len(tensors)) or copy(tensors))
     stator.compile(surely, backend="eager")(torch.ones(4, 4), torch.ones(4, 4))
     assert not kept
     stator.compile(writes_and_fails, backend="eager")(torch.zeros(3), torch.tensor([0, 1]), [])
@@ -268,7 +268,7 @@ def test_a_normalisation_keeps_its_statistics_and_not_its_input() -> None:
         return F.instance_norm(x, mean, var, use_input_stats=True), whole // whole
 
     source = residual_of(program, torch.rand(4, 2, 3), torch.zeros(2), torch.ones(2), torch.tensor([3]))
-    assert "keep((mean, var,))" in source
+    assert "copy_contents((mean, var,))" in source
 
 
 def draws_in_a_map(x: torch.Tensor) -> torch.Tensor:

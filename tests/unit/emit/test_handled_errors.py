@@ -14,7 +14,7 @@ import torch
 
 import stator
 from stator import events
-from stator.emit.residual.failing_calls import KEPT_BYTES
+from stator.emit.residual.kept_inputs import KEPT_BYTES
 from stator.interp import machine
 from tests.comparison import call, same_as_eager
 
