@@ -78,6 +78,8 @@ PyMethodDef core_functions[] = {
      "listen_to_eager(function): function(compiled, reason) before each call that is not compiled on request"},
     {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
+    {"plain_tensor", stator::plain_tensor, METH_O,
+     "plain_tensor(tensor) -> (address, bytes) of a dense leaf that shows all of its memory, row by row, or None"},
     {"plain_leaves", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::plain_leaves)), METH_FASTCALL,
      "plain_leaves(*tensors) -> whether each is a leaf, and accumulating its gradient calls no hook of any kind"},
     {"attention_kernels", stator::attention_kernels, METH_NOARGS,

@@ -173,6 +173,26 @@ T read_as(const char* at) {
 
 }  // namespace
 
+PyObject* plain_tensor(PyObject*, PyObject* object) {
+  if (!THPVariable_Check(object)) Py_RETURN_NONE;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  constexpr c10::DispatchKeySet special({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                         c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched,
+                                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Python,
+                                         c10::DispatchKey::ZeroTensor});
+  if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_meta() || tensor.is_quantized() ||
+      tensor.is_nested() || tensor.key_set().has_any(special) || tensor.is_inference() ||
+      tensor.unsafeGetTensorImpl()->is_python_dispatch() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      !tensor.has_storage() || tensor.dim() == 0 || !tensor.is_contiguous() || tensor.storage_offset() != 0 ||
+      !tensor.is_leaf() || tensor.is_view() || tensor.grad().defined()) {
+    Py_RETURN_NONE;
+  }
+  const void* address = tensor.storage().data();
+  size_t nbytes = tensor.storage().nbytes();
+  if (!address || nbytes != tensor.numel() * tensor.element_size()) Py_RETURN_NONE;
+  return Py_BuildValue("(Nn)", PyLong_FromVoidPtr(const_cast<void*>(address)), static_cast<Py_ssize_t>(nbytes));
+}
+
 PyObject* plain_leaves(PyObject*, PyObject* const* args, Py_ssize_t count) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!THPVariable_Check(args[i])) Py_RETURN_FALSE;

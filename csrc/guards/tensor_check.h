@@ -48,6 +48,10 @@ uint64_t tensor_fingerprint(PyObject* tensor);
 // tensor_item(tensor, place): an element of a small integer tensor in the CPU's memory, counted in reading order.
 PyObject* tensor_item(PyObject* module, PyObject* const* args, Py_ssize_t count);
 
+// plain_tensor(tensor): the address and the bytes of the memory of a dense leaf that shows all of it, row by row, and is
+// of no special kind; None for any other tensor.
+PyObject* plain_tensor(PyObject* module, PyObject* object);
+
 // plain_leaves(*tensors): whether each is a leaf, and accumulating its gradient calls no hook of any kind.
 PyObject* plain_leaves(PyObject* module, PyObject* const* args, Py_ssize_t count);
 

@@ -29,6 +29,10 @@ PyObject *hook_set_lasti(PyObject *module, PyObject *args);
 PyObject *hook_tuple_set_item(PyObject *module, PyObject *args);
 PyObject *hook_refcount(PyObject *module, PyObject *object);
 
+/* decoding.c */
+PyObject *hook_decode(PyObject *module, PyObject *args);
+PyObject *hook_definitions(PyObject *module, PyObject *modules);
+
 /* generators.c */
 PyObject *hook_generator_read(PyObject *module, PyObject *args);
 PyObject *hook_generator_write(PyObject *module, PyObject *args);

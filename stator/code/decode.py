@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
+from stator import _hook
+
 from .instruction import CodeUnit, ExceptionEntry, Instruction, Slots, frame_slots
 from .opcodes import (
     BINARY_OPERATORS,
@@ -61,83 +63,13 @@ def _decode_body(code: CodeType) -> _Body:
         if body is not None and body.code is dead:
             del _bodies[key]
 
-    instructions, index_of_offset = _decode_instructions(code)
+    instructions, index_of_offset = _hook.decode(code, code.co_code, _ROWS, _BY_OPERAND, Instruction, MalformedCode,
+                                                 -1 if SUBSCRIPT is None else SUBSCRIPT)
     table = parse_exception_table(code, index_of_offset)
     for entry in table:
         for instruction in instructions[entry.start : entry.end]:
             instruction.handler = entry
     return _Body(weakref.ref(code, forget), instructions, table, index_of_offset, frame_slots(code), {})
-
-
-def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, int]]:
-    """All instructions, and the index that each code unit's byte offset belongs to."""
-    data, names, constants, size = code.co_code, code.co_names, code.co_consts, len(code.co_code)
-    positions = list(code.co_positions())
-    positions += [_NOWHERE] * (size // 2 - len(positions))
-    instructions: list[Instruction] = []
-    index_of_offset: dict[int, int] = {}
-    index, offset, first, extended = 0, 0, 0, 0
-    while offset < size:
-        row = _ROWS[data[offset]]
-        if row is None:
-            raise MalformedCode(f"no opcode {data[offset]} at offset {offset} of {code.co_qualname}")
-        written, opname, operand, units = row
-        arg = extended << 8 | data[offset + 1]
-        if operand is _EXTENDS:
-            extended = arg
-            offset += 2
-            continue
-        extended = 0
-        place = positions[offset >> 1]
-        after = offset + units
-        made = _blank(Instruction)  # without a call of __init__, which costs as much as the rest
-        made.opname, made.written, made.arg, made.argval, made.flag = opname, written, arg, None, False
-        made.index, made.offset, made.target, made.handler = index, offset, None, None
-        made.line = place[0]
-        made.positions = None if made.line is None and place == _NOWHERE else place
-        try:
-            if operand is Operand.NONE:
-                made.arg = None
-            elif operand is Operand.SLOT or operand is Operand.NUMBER:
-                made.argval = arg
-            elif operand is Operand.CONST:
-                made.argval = constants[arg]
-            elif operand is Operand.NAME:
-                made.argval = names[arg]
-            elif operand is Operand.NAME_FLAG1:
-                made.argval, made.flag = names[arg >> 1], bool(arg & 1)
-            elif operand is Operand.JUMP_FORWARD:
-                made.target = after + 2 * arg
-            elif operand is Operand.JUMP_BACKWARD:
-                made.target = after - 2 * arg
-            else:
-                made.argval, made.flag = _MEANINGS[operand](arg, code)
-                if arg == SUBSCRIPT and written == "BINARY_OP":
-                    made.opname = "BINARY_SUBSCR"
-        except IndexError as error:
-            raise MalformedCode(f"{opname} {arg} of {code.co_qualname} is out of range") from error
-        instructions.append(made)
-        for unit_offset in range(first, after, 2):
-            index_of_offset[unit_offset] = index
-        offset = first = after
-        index += 1
-    index_of_offset[offset] = index
-    _resolve_targets(instructions, index_of_offset, code)
-    return instructions, index_of_offset
-
-
-def _resolve_targets(instructions: list[Instruction], index_of_offset: dict[int, int], code: CodeType) -> None:
-    """Turn the targets of jumps from byte offsets into indexes; each must be an instruction's first unit."""
-    for instruction in instructions:
-        offset = instruction.target
-        if offset is None:
-            continue
-        target = index_of_offset.get(offset)
-        if target is None or target == len(instructions):
-            raise MalformedCode(f"{instruction.opname} of {code.co_qualname} leaves the code")
-        if index_of_offset.get(offset - 2) == target:
-            raise MalformedCode(f"{instruction.opname} of {code.co_qualname} lands inside an instruction")
-        instruction.target = instruction.argval = target
 
 
 # Operand that is rare -> its value and its flag.
@@ -152,11 +84,11 @@ _MEANINGS: dict[Operand, Callable[[int, CodeType], tuple[Any, bool]]] = {
     Operand.COMMON_CONST: lambda arg, code: (COMMON_CONSTANTS[arg], False),
     Operand.SPECIAL_NAME: lambda arg, code: (SPECIAL_NAMES[arg], False),
 }
-_NOWHERE, _EXTENDS, _blank = (None, None, None, None), object(), Instruction.__new__
+_BY_OPERAND = *[_MEANINGS.get(operand) for operand in Operand], "BINARY_SUBSCR"
 # By number: the opcode in the bytes, the one that it stands for, its operand, the bytes with those of its caches.
-_ROWS: tuple[tuple[str, str, Any, int] | None, ...] = tuple([
+_ROWS: tuple[tuple[str, str, int, int] | None, ...] = tuple([
     None if each is None else (each.name, SPELLINGS.get(each.name, each.name),
-                               _EXTENDS if each.number == EXTENDED_ARG else each.operand, 2 + 2 * each.caches)
+                               -1 if each.number == EXTENDED_ARG else int(each.operand), 2 + 2 * each.caches)
     for each in BY_NUMBER])
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.overrides
 from torch import fx
 
-from stator.graph.analysis.mutation import overloads_of
+from stator.graph.analysis.mutation import tags_of
 
 _TensorBase: Any = torch._C.TensorBase
 _OVERLOAD_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
@@ -121,5 +121,4 @@ def _names_a_draw(name: str) -> bool:
     stem = name.strip("_")
     if stem in _RANDOM or stem.startswith(_RANDOM_STEMS):
         return True
-    return name.isidentifier() and not name.startswith("__") and any(
-        torch.Tag.nondeterministic_seeded in each.tags for each in overloads_of(name))
+    return name.isidentifier() and not name.startswith("__") and torch.Tag.nondeterministic_seeded in tags_of(name)

@@ -186,8 +186,9 @@ class NamedSource(TorchSource):
     """A source of ours behind torch's interface; compiled graphs, which may outlive what it names, keep it."""
 
     def __init__(self, source: Source | SavedName) -> None:
-        self.source = unpinned(source) if isinstance(source, Source) else source
-        self.identity = hash(source)  # of sources with one text, while their objects live
+        state = self.__dict__  # torch's class is frozen, by a method of its own
+        state["source"] = unpinned(source) if isinstance(source, Source) else source
+        state["identity"] = hash(source)  # of sources with one text, while their objects live
 
     def __reduce__(self) -> Any:
         return NamedSource, (SavedName(self.source.text()),)

@@ -19,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from stator.host.value_kinds import mro_of
+
 _FLAGS = ("training", "use_input_stats", "updates")
 _PARTS = ("running_mean", "running_var")
 _NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # parameters, whether it updates by default
@@ -41,6 +43,8 @@ _NONE: list[FakeTensor] = []
 
 def updates_statistics(schema: Any) -> bool:
     """Whether an operator may update statistics that its schema does not mark as written."""
+    if _PARTS[0] not in str(schema):  # its text takes less than its arguments
+        return False
     names = [argument.name for argument in schema.arguments if argument.alias_info is None]
     return schema.name.startswith("aten::") and _PARTS[0] in names and not any(
         part in schema.name for part in ("backward", "functional", "no_training", "no_update"))
@@ -72,14 +76,13 @@ class Signature:
         for schema in schemas:
             if updates_statistics(schema):
                 self.schemas.append(schema)
-            for place, argument in enumerate(schema.arguments):
+            for place, argument in enumerate(schema.arguments if schema.is_mutable else ()):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     self.names.add(argument.name)
                     if argument.is_out:
                         self.outputs.add(argument.name)
-                    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
                     self.counted = self.counted or any(
-                        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _COUNTING)
+                        torch._C._dispatch_has_kernel_for_dispatch_key(full_name(schema), key) for key in _COUNTING)
                     if not argument.kwarg_only:
                         self.positions.add(place)
 
@@ -107,13 +110,24 @@ def signature_of(func: object) -> Signature | None:
 def _signature_of(func: Any) -> Signature | None:
     parsed = isinstance(func, _C_CALLABLES)
     if parsed:  # torch generates it from the operators of the same name
-        func = getattr(torch.ops.aten, func.__name__, None) if is_torchs(func) else None
-        if not isinstance(func, OpOverloadPacket):
+        every = schemas_of(f"aten::{func.__name__}") if is_torchs(func) else []
+        if not every:
             return None
-    overloads = [func] if isinstance(func, OpOverload) else [getattr(func, name) for name in func.overloads()]
+    else:
+        every = [func._schema] if isinstance(func, OpOverload) else schemas_of(func._qualified_op_name)
     # Operators of TorchScript write to copies of lists, or by calling operators of the dispatcher.
-    schemas = [each._schema for each in overloads if torch._C._dispatch_has_kernel(each.name())]
+    schemas = [each for each in every if torch._C._dispatch_has_kernel(full_name(each))]
     return Signature(schemas, parsed) if schemas or parsed else None
+
+
+@functools.cache
+def schemas_of(operator: str) -> list[torch._C.FunctionSchema]:
+    """The schemas of all overloads; torch.ops would make an object of each overload."""
+    return torch._C._jit_get_schemas_for_operator(operator)
+
+
+def full_name(schema: torch._C.FunctionSchema) -> str:
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
 
 
 def writes_two_ways(node: fx.Node) -> bool:
@@ -296,14 +310,20 @@ def written_by(node: fx.Node) -> list[fx.Node]:
 
 def changes_views(node: fx.Node) -> bool:
     """Whether a node changes in place how a tensor lies in its memory, or whose view it is (`t_`, `detach_`)."""
-    overloads = overloads_of(node.target) if node.op.startswith("call_") else ()
-    return any(torch.Tag.inplace_view in each.tags for each in overloads)
+    tags = tags_of(node.target) if node.op.startswith("call_") else ()
+    return torch.Tag.inplace_view in tags
 
 
-def overloads_of(target: object) -> list[OpOverload]:
-    """The overloads of ATen's operator of that name; none for a function of the user."""
-    packet = getattr(torch.ops.aten, operator_name(target) or "-", None)
-    return [getattr(packet, name) for name in packet.overloads()] if isinstance(packet, OpOverloadPacket) else []
+@functools.cache
+def _tags_of(name: str) -> frozenset[torch.Tag]:
+    qualified = f"aten::{name}"
+    return frozenset([tag for schema in schemas_of(qualified)
+                      for tag in torch._C._get_operation_overload(qualified, schema.overload_name)[2]])
+
+
+def tags_of(target: object) -> frozenset[torch.Tag]:
+    """The tags of all overloads of ATen's operator of that name; none for a function of the user."""
+    return _tags_of(operator_name(target) or "-")
 
 
 def uncounted_writes(node: fx.Node) -> list[fx.Node]:
@@ -345,7 +365,7 @@ def is_repeatable(node: fx.Node) -> bool:
 
 
 def is_repeatable_target(target: object) -> bool:
-    if isinstance(target, HigherOrderOperator):
+    if HigherOrderOperator in mro_of(type(target)):  # no subclass is registered: ABCMeta asks all classes
         return True  # the recorder looks at the inner graphs that it runs
     if not isinstance(target, (OpOverload, OpOverloadPacket)):
         return not str(getattr(target, "__module__", "")).startswith("torch.distributed")

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.graph.analysis.mutation import overloads_of, storage_of, tensors_in
+from stator.graph.analysis.mutation import storage_of, tags_of, tensors_in
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import Propagation
 from stator.guards.partition import Address, byte_range, group
@@ -172,7 +172,7 @@ def _is_basic(index: object) -> bool:
 
 def is_pointwise(target: object) -> bool:
     """Whether an operator computes each element from those at the same place."""
-    return any(torch.Tag.pointwise in each.tags for each in overloads_of(target))
+    return torch.Tag.pointwise in tags_of(target)
 
 
 def is_same(a: Any, b: Any) -> bool:

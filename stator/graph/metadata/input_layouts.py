@@ -15,6 +15,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from stator import _core
 from stator.graph.metadata.propagation import ExactNeeded, Fakes
 from stator.graph.services import Recorder
 from stator.host.value_kinds import dict_of_class, mro_of
@@ -78,18 +79,16 @@ class PlainInputs:
         self.kept: list[torch.UntypedStorage] = []  # the converter refers to them weakly
         self.made: dict[int, tuple[Any, ...]] = {}  # ids of the fakes made here, which the recorder keeps -> how
 
-    def fake(self, tensor: torch.Tensor, enabled: bool) -> Any:
+    def fake(self, tensor: torch.Tensor, enabled: bool) -> FakeTensor | None:
         """The fake of a plain tensor; None where torch's converter has to make it (`enabled` False: always)."""
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested or tensor.is_meta:
-            return None
-        address = tensor.untyped_storage().data_ptr()
-        if address == 0:
-            return None
-        if address in self.storages or not enabled or not self._is_plain(tensor):
-            self._give_to_converter(address)
+        memory = None if tensor.__dict__ or not enabled else _core.plain_tensor(tensor)
+        if memory is None or memory[0] in self.storages:
+            if tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested or tensor.is_meta) \
+                    and (address := tensor.untyped_storage().data_ptr()):
+                self._give_to_converter(address)
             return None
         layout = tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
-        return self._made_as(tensor, layout, isinstance(tensor, torch.nn.Parameter), tensor.untyped_storage().nbytes())
+        return self._made_as(tensor, layout, isinstance(tensor, torch.nn.Parameter), memory[1])
 
     def _give_to_converter(self, address: int) -> None:
         """Let torch's converter know the fake of an input made here: another input shares its memory."""
@@ -101,16 +100,6 @@ class PlainInputs:
             metas, self.kept = converter.meta_converter, [*self.kept, known[1].untyped_storage()]
             metas.storage_memo[metas.describer.get_storage_id(tensor.untyped_storage())] = self.kept[-1]
             converter.set_tensor_memo(tensor, known[1])
-
-    def _is_plain(self, tensor: torch.Tensor) -> bool:
-        if tensor.__dict__ or not tensor.is_leaf or tensor._base is not None or tensor.grad is not None:
-            return False
-        if tensor.is_conj() or tensor.is_neg() or tensor.is_inference() \
-                or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-            return False
-        size = tensor.numel() * tensor.element_size()
-        return tensor.dim() > 0 and tensor.is_contiguous() and tensor.storage_offset() == 0 \
-            and tensor.untyped_storage().nbytes() == size
 
     def _made_as(self, tensor: torch.Tensor, layout: tuple[Any, ...], is_parameter: bool, nbytes: int) -> FakeTensor:
         with torch._C._DisableTorchDispatch():

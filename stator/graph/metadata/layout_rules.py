@@ -31,6 +31,7 @@ _INTEGERS = frozenset({torch.int8, torch.int16}) | _INDICES
 _DEVICES = frozenset({"cpu", "cuda"})
 RULES: dict[int, tuple[Any, ...]] = {}  # by id, as what a program calls need not have a hash: function, its rules
 ARGUMENT = object()  # in the place of the class of a result: it is the argument of that number
+WRITTEN = object()  # the same of an argument that the call writes to once, and does not change otherwise
 _VIEWS = """reshape transpose permute unsqueeze squeeze flatten chunk unbind narrow select t movedim swapaxes split view
     expand unflatten"""
 _PLACES = frozenset({int, slice, type(None), type(...)})  # others copy
@@ -69,7 +70,6 @@ def rule_of(*functions: object) -> Callable[[Rule], Rule]:
         for function in functions:
             RULES[id(function)] = *RULES.get(id(function), (function,)), rule
         return rule
-
     return register
 
 
@@ -135,6 +135,31 @@ def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
     return None, (*dense(args[0], read)[:4], False)
 
 
+def in_place(flag: int) -> Rule:
+    """Of an activation with the parameter `inplace` at this position, behind its numbers."""
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+        given = kwargs["inplace"] if "inplace" in kwargs else args[flag]
+        require(given is not False)
+        numbers = [*args[1:flag], *[value for name, value in kwargs.items() if name != "inplace"]]
+        plain = given is True and len(args) <= flag + 1 and all([type(value) in (int, float) for value in numbers])
+        return (WRITTEN, 0) if plain and certain(args[0], read, _FLOATS) else None  # no other rule is for it
+    return rule
+
+
+def reduction(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
+    """The mean or the sum over given dimensions."""
+    names, x = ("dim", "keepdim")[len(args) - 1:], dense(args[0], read)
+    require(len(args) < 4 and kwargs.keys() <= {*names})
+    dims, keep = *args[1:], *[kwargs.get(name, False) for name in names]
+    dims, places = (dims,) if type(dims) is int else dims, range(len(x[1]))
+    require(type(keep) is bool and type(dims) in (tuple, list) and all([type(dim) is int for dim in dims]))
+    gone = {places[dim] for dim in dims}
+    require(len(gone) == len(dims) > 0)
+    sizes = [1 if dim in gone else size for dim, size in enumerate(x[1]) if keep or dim not in gone]
+    return made(x[0], tuple(sizes), x[3])
+
+
 def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
     """Of two tensors, or of a tensor and a number."""
 
@@ -147,7 +172,6 @@ def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
         extents = [{*extents} - {1} for extents in zip_longest(*sizes, fillvalue=1)]
         require(extents and all([len(each) <= 1 for each in extents]))
         return made(result or dtype, tuple([max(each, default=1) for each in reversed(extents)]), layouts[0][3])
-
     return rule
 
 
@@ -197,7 +221,6 @@ def convolution(count: int) -> Rule:
         extents = map(_places, x[1][2:], weight[1][2:], _each(stride, count), _each(padding, count),
                       _each(dilation, count))
         return made(x[0], (x[1][0], weight[1][0], *extents), x[3])
-
     return rule
 
 
@@ -291,7 +314,6 @@ def kernel(func: Callable[..., Any], accept: Accept, refused: tuple[type, ...] =
             found = [(part.dtype, tuple(part.shape), part.stride(), layouts[0][3], False) for part in parts]
             require(accept is of_any or not any([0 in layout[1] for layout in found]))
         return (None, found[0], *viewed) if type(result) is torch.Tensor else (type(result), found, *viewed)
-
     return rule
 
 
@@ -322,8 +344,11 @@ _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
     (partial(filled, dtypes=_NUMBERS | _BITS), (complex,), "gather"),  # laid out row by row, whatever it is given
     (partial(dense, dtypes=_FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
 )
+for _function, _flag in ((F.relu, 1), (F.relu6, 1), (F.silu, 1), (F.mish, 1), (F.hardswish, 1), (F.hardsigmoid, 1),
+                         (F.leaky_relu, 2), (F.elu, 2)):
+    rule_of(_function)(in_place(_flag))
 for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div truediv", binary(None, _FLOATS)),
-                       (_COMPARISONS, binary(torch.bool, _NUMBERS))):
+                       (_COMPARISONS, binary(torch.bool, _NUMBERS)), ("mean sum", reduction)):
     rule_of(*_named(_names))(_quick)
 for _accept, _refused, _names in _KERNELS:
     for _function in _named(_names):
@@ -343,7 +368,6 @@ def conversion(func: Callable[..., Any]) -> Rule:
         named = {name: value for name, value in kwargs.items() if type(value) is not torch.device or str(value) != here}
         require(all([type(value) in _PLAIN or type(value) is FakeTensor for value in left]))
         return (ARGUMENT, 0) if len(left) + len(named) == 1 < len(args) + len(kwargs) else converted(left, named, read)
-
     return rule
 
 
@@ -356,7 +380,6 @@ def constructor(func: Callable[..., Any]) -> Rule:
             result = attempt(func, *args, **{**kwargs, "device": "meta"})
             require(type(args[0]) is list and not args[0] if func is torch.tensor else 0 not in result.shape)
             return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
-
     return rule
 
 
@@ -391,12 +414,9 @@ for _function in (*_CONVERSIONS, torch.arange, torch.zeros, torch.ones, torch.fu
     rule_of(_function)((conversion if _function in _CONVERSIONS else constructor)(_function))
 
 
-def _holds_fake(value: object) -> bool:
-    if type(value) is tuple or type(value) is list:
-        return any([_holds_fake(part) for part in value])
-    if type(value) is slice:
-        return any([_holds_fake(part) for part in (value.start, value.stop, value.step)])
-    return type(value) is FakeTensor
+def _holds_fake(value: Any) -> bool:
+    parts = (value.start, value.stop, value.step) if type(value) is slice else value
+    return type(value) is FakeTensor or type(value) in (tuple, list, slice) and any(map(_holds_fake, parts))
 
 
 for _function in _named(_VIEWS):

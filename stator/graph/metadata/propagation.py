@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode
 
-from stator.graph.metadata.layout_rules import ARGUMENT, foresee
+from stator.graph.metadata.layout_rules import ARGUMENT, WRITTEN, foresee
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})
@@ -111,13 +111,13 @@ class Propagation:
             if self.served:
                 raise ExactNeeded
             return None
-        if in_place:
-            return None
+        saves = self.saves
         try:
             parts = [self._describe(value) for value in args]
             if kwargs:
                 parts += [(name, self._describe(value)) for name, value in kwargs.items()]
         except Unkeyed:
+            self.saves = saves or self.saves and not in_place
             return None
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or torch.is_inference_mode_enabled():
             return None
@@ -163,16 +163,38 @@ class Propagation:
                 return (None, False)
             return (fake.dtype, tuple(fake.shape), fake.stride(), fake.fake_device, fake.requires_grad)
 
-    def recall(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The remembered results, or those that a rule foresees, made anew; None where there are none."""
-        entry = _memo.get(key)
-        if entry is None:
+    def find(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+             in_place: bool) -> tuple[Any, ...] | None:
+        """The entry of a call: one that was learned, or that a rule foresees; None where there is none."""
+        entry: tuple[Any, ...] | None = _memo.get(key)
+        if entry is None and not in_place:
             entry = foresee(func, args, kwargs, self.tensor_key)
-            if entry is None:
-                return None
-            if len(_memo) < _LIMIT:
+            if entry is not None and len(_memo) < _LIMIT:
                 _memo[key] = entry
                 _held.append(func)
+        return entry
+
+    def write(self, entry: tuple[Any, ...] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor | None:
+        """Count the write of a call that is known to do nothing else; None where fakes must run it."""
+        if entry is None or entry[0] is not WRITTEN or not self.is_alone(entry[1], args, kwargs):
+            return None
+        written: FakeTensor = args[entry[1]]
+        torch.autograd.graph.increment_version(written)
+        return written
+
+    def is_alone(self, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether no other argument may lie on the memory of this one: torch refuses some of those writes."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            fakes = [each for each in (*args, *kwargs.values()) if type(each) is FakeTensor]
+            memories = {_memory(each) for each in fakes}
+            return type(args[place]) is FakeTensor and not self.tensor_key(args[place])[-1] \
+                and (len(fakes) == 1 or len(memories) == len(fakes) and memories.isdisjoint(self.bases)) \
+                and not any([type(each) in (tuple, list) for each in (*args, *kwargs.values())])
+
+    def recall(self, entry: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
+        """The results of an entry, made anew; None where there are none."""
+        if entry is None or entry[0] is WRITTEN:
+            return None
         if entry[0] is ARGUMENT:
             return args[entry[1]]
         if len(entry) == 3 and self.tensor_key(args[entry[2]])[-1]:
@@ -231,6 +253,19 @@ class Propagation:
             entry = (*((None, specs[0]) if parts is not result else (type(result), specs)), *_viewed(parts, args))
         _memo[key] = entry
         _held.append(func)
+
+    def states(self, args: tuple[Any, ...]) -> list[Any]:
+        """The layout and the version of each argument that is a tensor."""
+        with torch._C.DisableTorchFunction():
+            return [(self.tensor_key(value), value._version) if type(value) is FakeTensor else None for value in args]
+
+    def learn_write(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], before: list[Any]) -> None:
+        """Remember a call that gives back the argument to which it wrote: once, and without a change of its layout."""
+        places = [place for place, (then, now) in enumerate(zip(before, self.states(args), strict=True)) if then != now]
+        if len(places) == 1 and len(_memo) < _LIMIT and self.is_alone(places[0], args, {}) \
+                and self.states(args)[places[0]] == (before[places[0]][0], before[places[0]][1] + 1):
+            _memo[key] = WRITTEN, places[0]
+            _held.append(func)
 
     def _spec(self, result: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         if type(result) is not FakeTensor or any(result is value for value in args) \

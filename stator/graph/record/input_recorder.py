@@ -71,6 +71,15 @@ class InputRecorder:
                 return self.add_input(tensor, source, dims, strides)
         with torch._C.DisableTorchFunction():
             cls = type(tensor)
+            known = cls in input_layouts.PLAIN_CLASSES and id(tensor) not in self.wrappers.parts
+            if known and self.propagation.enabled and not dims and not strides \
+                    and not (torch.is_inference_mode_enabled() or special_kind(tensor) or mapped_file(tensor)) \
+                    and (fake := self.plain_inputs.fake(tensor, True)) is not None:
+                node = self.placeholder(fake, source)
+                self.tie(fake, node)
+                self.symbols.take_fresh(fake)
+                self.inputs.append(GraphInput(source, tensor, fake, node))
+                return fake
             special = cls not in input_layouts.PLAIN_CLASSES and not input_layouts.acts_as_parameter(cls)
             if special and is_lazy(tensor):
                 raise Break("SB017", f"an {type(tensor).__name__}, which has no sizes yet")

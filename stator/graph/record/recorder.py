@@ -171,11 +171,11 @@ class Recorder(InputRecorder):
         if why and self.backend.overlaps is not None:
             self.backend.overlaps.found = self.backend.overlaps.found or why
         key = self.propagation.key(func, args, kwargs, bool(declared))
-        if key is not None:
-            result = self.propagation.recall(key, func, args, kwargs)
-            if result is not None:
-                self.record(op, target, args, kwargs, result)
-                return result
+        entry = None if key is None else self.propagation.find(key, func, args, kwargs, bool(declared))
+        result = self.propagation.recall(entry, args)
+        if result is not None:
+            self.record(op, target, args, kwargs, result)
+            return result
         asked = args, kwargs
         seen = mutation.Observation(func, args, kwargs) if declared is None else None
         # Without a schema, only functions of the user may give a tensor another layout.
@@ -187,9 +187,12 @@ class Recorder(InputRecorder):
             known_values.forget_constants(mutation.tensors_in((args, kwargs)), ())
         if declared:
             known_values.forget_written(declared, mutation.tensors_in((args, kwargs)))
+        noted = None if key is None else self.propagation.states(args)
         with self.services.listening(target, args, kwargs), seen or nullcontext(), undoing:
-            args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
-                                                   {key: kwargs[key] for key in kwargs if key != "generator"})
+            result = self.propagation.write(entry, args, kwargs)
+            if result is None:
+                args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
+                                                       {key: kwargs[key] for key in kwargs if key != "generator"})
         if result is NotImplemented:  # torch's parser refused: nothing was run
             return result
         if stream is not None:
@@ -213,6 +216,8 @@ class Recorder(InputRecorder):
             self.propagation.changed(kwargs.values())
             self.log.reshaped += before != self.layouts.after(*asked) if before is not None else not written
             self.log.refuse_resized()
+            if noted is not None and key is not None and len(written) == 1 and written[0] is result and not fresh:
+                self.propagation.learn_write(key, func, args, noted)
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):

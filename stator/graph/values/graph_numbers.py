@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._library import simple_registry
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core  # which defines the operators
@@ -180,12 +181,14 @@ def _fake_bound(origin: torch.Tensor, place: object, size: object, least: object
     return bound
 
 
-torch.library.register_fake("stator::slice_bound", _fake_bound)
-for _name in ("float_add", "float_sub", "float_mul"):
-    torch.library.register_fake(
-        f"stator::{_name}", lambda left, right: torch.empty((), dtype=torch.float64, device="cpu"))
-torch.library.register_fake(
-    "stator::item_of_sum", lambda element, number: torch.library.get_ctx()._shape_env.create_unbacked_symint())
+_FAKES: dict[str, Any] = {
+    "slice_bound": _fake_bound,
+    "item_of_sum": lambda element, number: torch.library.get_ctx()._shape_env.create_unbacked_symint(),
+    **dict.fromkeys(("float_add", "float_sub", "float_mul"),
+                    lambda left, right: torch.empty((), dtype=torch.float64, device="cpu"))}
+_library = torch.library.Library("stator", "FRAGMENT")
+for _name, _fake in _FAKES.items():  # torch.library.register_fake searches all modules for the one that calls it
+    simple_registry.singleton.find(f"stator::{_name}").fake_impl.register(_fake, __file__, _library)
 
 
 def item_of_sum(recorder: Recorder, fake: FakeTensor) -> Any:

@@ -23,7 +23,7 @@ from stator.errors import describe_callable
 from stator.graph.analysis.mutation import is_torchs, may_write_first
 from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import is_a, mro_of, name_in_errors
 from stator.interp.arrays.native_numpy import prepared, with_numbers
 from stator.interp.calls import allowed_calls, function_modes, torch_arguments
 from stator.interp.calls.instantiation import call_class
@@ -82,7 +82,7 @@ def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont:
         return vm.call(fn.fn, (*prefix, *args), kwargs, cont)
     if torch_leaf(fn):
         return vm.give(vm.torch_call(fn, args, kwargs, asked=True), cont)
-    if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
+    if torch._ops.HigherOrderOperator in mro_of(cls):  # its own code looks at dispatch keys, which fakes do not have
         raise Break("SB016", f"the operator {fn.name()}, which takes functions")
     if (marked := vm.heap.original_of(fn)) is not fn and marks.allowed_in_graph(marked) \
             and type(inspect.getattr_static(marked, "__name__", None)) is str:  # nodes are named after them

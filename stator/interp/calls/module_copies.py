@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 
+from stator import _hook
 from stator.breaks import Break
 from stator.interp.iteration import PLANNERS
 from stator.interp.rule_registry import alias
@@ -45,9 +46,7 @@ def declare(fn: object) -> bool:
         return _declare_pairs([pair for known in _same_types(owner) for pair in _type_pairs(owner, known)])
     assert isinstance(module, types.ModuleType)
     if not _originals:
-        for each in [*sys.modules.values()]:
-            if type(each) is types.ModuleType and (address := _definition(each)):
-                _originals.setdefault(address, each)
+        _originals.update(_hook.definitions([*sys.modules.values()]))
     original = _originals.get(_definition(module) or 0)
     if original is None or original is module:
         return False

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dis
 import importlib
+import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import traceback
 import warnings
@@ -28,6 +30,23 @@ _bare = ModuleType("stator")
 _bare.__path__ = [str(ROOT / "stator")]
 sys.modules["stator"] = _bare
 sys.path.append(str(ROOT))  # neighbouring tests import one another by their full names
+
+
+def build_hook(folder: str) -> None:
+    """Compile stator._hook, which reads instructions, for this interpreter: it is built for one."""
+    include = sysconfig.get_paths()["include"]
+    target = f"{folder}/_hook{sysconfig.get_config_var('EXT_SUFFIX')}"
+    subprocess.run(["cc", "-shared", "-fPIC", "-std=gnu11", "-O1", "-DPy_BUILD_CORE_MODULE=1",
+                    '-DSTATOR_TORCH_VERSION="none"', f"-I{ROOT / 'csrc'}", f"-I{include}", f"-I{include}/internal",
+                    *map(str, sorted((ROOT / "csrc" / "hook").glob("*.c"))), "-o", target], check=True)
+    _bare.__path__ = [*_bare.__path__, folder]
+
+
+try:
+    importlib.import_module("stator._hook")
+except ImportError:
+    _built = tempfile.TemporaryDirectory()
+    build_hook(_built.name)
 decoder = importlib.import_module("stator.code.decode")
 encoder = importlib.import_module("stator.code.encode")
 liveness = importlib.import_module("stator.code.flow")

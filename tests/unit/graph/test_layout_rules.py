@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from stator.graph.metadata.layout_rules import ARGUMENT, RULES, foresee
+import stator
+from stator.graph.metadata.layout_rules import ARGUMENT, RULES, WRITTEN, foresee
 from stator.graph.metadata.propagation import Propagation
 
 Case = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -343,7 +344,8 @@ def test_what_no_rule_is_sure_of() -> None:
 
     x = torch.ones(2, 3)
     assert asked(torch.relu, x) is not None
-    assert asked(F.silu, x, inplace=True) is None
+    assert asked(torch.relu, x, True) is None and asked(F.relu, x, 1) is None and asked(F.relu, x, False, True) is None
+    assert asked(F.relu, x[:1].expand(2, 3), inplace=True) is None
     assert asked(operator.add, x, torch.ones(2, 3, dtype=torch.complex64)) is None
     assert asked(torch.add, x, x, out=x) is None
     assert asked(torch.Tensor.to, x, "meta") is None and asked(torch.zeros, 2, device="meta") is None
@@ -355,3 +357,41 @@ def test_what_no_rule_is_sure_of() -> None:
     assert asked(torch.Tensor.expand, x, mode.from_tensor(torch.tensor(2)), 3) is None
     assert asked(torch.Tensor.contiguous, x) == (ARGUMENT, 0)
     assert type(mode.from_tensor(x)) is FakeTensor
+
+
+@pytest.mark.parametrize("function", [F.relu, F.relu6, F.silu, F.mish, F.hardswish, F.hardsigmoid, F.leaky_relu, F.elu])
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.transpose(0, 1), lambda x: x.double()])
+def test_a_write_is_foreseen_as_torch_does_it(function: Any, layout: Any) -> None:
+    mode = FakeTensorMode()
+    real = layout(torch.randn(2, 3, 4))
+    fake = mode.from_tensor(layout(torch.randn(2, 3, 4)))
+    propagation = Propagation(mode)
+    assert foresee(function, (fake,), {"inplace": True}, propagation.tensor_key) == (WRITTEN, 0)
+    before, layouts_before, count = propagation.states((fake,)), layouts(real), real._version
+    assert function(fake, inplace=True) is fake and function(real, inplace=True) is real
+    after = Propagation(mode).states((fake,))
+    assert after == [(before[0][0], before[0][1] + 1)]
+    assert layouts(real) == layouts_before and real._version == count + 1
+
+
+def test_a_write_is_learned_where_it_is_all_that_a_call_does() -> None:
+    def writes(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a = x + 1
+        for _ in range(3):
+            a.add_(1)
+            a += y
+            a[0].mul_(2)
+            F.relu(a, inplace=True)
+        b = a.view(-1)
+        for _ in range(2):
+            b.sub_(3)
+            a.add_(a)
+            a.t_()
+        return a, b, x * 2
+
+    for size in ((2, 3), (2, 3), (4, 3)):
+        x, y = torch.randn(size), torch.randn(3)
+        found = stator.compile(writes, backend="eager", fullgraph=True)(x, y)
+        expected = writes(x, y)
+        assert [layouts(each) for each in found] == [layouts(each) for each in expected]
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
