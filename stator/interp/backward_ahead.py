@@ -27,7 +27,12 @@ def captures_branch(vm: VM, value: object) -> bool:
     elif not is_unbacked(value):
         return False
     wanted: bool | None = vm.policy.capture_control_flow
-    return wanted if wanted is not None else backward_is_ahead(vm) and truth_ahead(vm, value) is UNKNOWN
+    if wanted is not None:
+        return wanted
+    if type(value) is not FakeTensor or vm.modes.active or not backward_is_ahead(vm) \
+            or vm.recorder.items.truth_of(value) is not None:
+        return False
+    return vm.recorder.known.of_scalar(value) is UNKNOWN and truth_ahead(vm, value) is UNKNOWN
 
 
 def truth_ahead(vm: VM, value: object) -> object:
