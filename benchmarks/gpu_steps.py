@@ -9,7 +9,6 @@ the first eight, the median step, the peak of memory, and how far its results ar
     stator-model    torch.compile(model) under stator.install()
     stator-step     torch.compile of the whole step under stator.install()
     stator-flat     stator-model, every graph compiled whole
-    stator-record   stator-model, layers that are found are pieces under CUDA graphs, too
     SIDE:MODE       a side in a mode of torch.compile, as stator-step:reduce-overhead
     stator-step:flat    no regions: each piece between autograd boundaries is compiled whole
 
@@ -37,7 +36,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("eager", "torch-model", "torch-step", "stator-model", "stator-step")
-MORE_SIDES = ("stator-flat", "stator-record")
+MORE_SIDES = ("stator-flat",)
 PROFILE = "profile"
 DIRECT = "direct calls"  # of a graph's pieces, without AOTAutograd's code around each
 COMPARED_STEPS = 8
@@ -80,10 +79,6 @@ def serve(options: argparse.Namespace) -> None:
         from stator import events
 
         stator.install()
-        if side == "stator-record":
-            from stator.backends.regions import plan
-
-            plan.RECORDED = True
         events.subscribe(lambda event: kept.append(type(event).__name__))
         _note_direct_calls(kept)
     side, _, mode = side.partition(":")

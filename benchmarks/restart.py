@@ -3,7 +3,9 @@
 In: a model, Inductor, and caches that a first process has filled.  Out: for each model a JSON line (all of them in the
 file of --json): seconds from imports done and model built to the first result (with its backward pass where it trains),
 wall clock and CPU, of Stator and of torch.compile, each in new processes of one run; what Stator traced and compiled,
-from its events; and, from a process of its own under a profiler, calls of functions of tracer and compilers.
+from its events; and, from a process of its own under a profiler, calls of functions of tracer and compilers, and which
+of their modules were imported at all.  The process ends with 1 if Stator traced or compiled something at a restart, if
+a result differs from eager, or if a ratio is above --at-most.
 
 `plain-llama16` and `plain-vit12` need no library beyond torch; they are the defaults where transformers is missing.
 """
@@ -29,6 +31,11 @@ WAYS = ("eval", "train")
 SIDES = ("stator", "torch")
 COMPILERS = ("/stator/interp/", "/stator/library/", "/stator/heap/", "/stator/graph/record/", "/stator/backends/compil",
              "/torch/_dynamo/", "/torch/_functorch/_aot_autograd/", "/torch/_inductor/", "/triton/", "/sympy/")
+RUNTIME = ("/stator/heap/raw_access.py", "/stator/heap/pure_readers.py", "/torch/_inductor/runtime/",
+           "/triton/runtime/", "/triton/backends/nvidia/driver.py", "/triton/_utils.py", "/triton/knobs.py")
+MODULES = ("stator.interp.machine", "stator.capture.miss", "torch._dynamo.symbolic_convert",
+           "torch._functorch._aot_autograd.graph_compile", "torch._inductor.compile_fx", "torch._inductor.scheduler",
+           "torch._inductor.codegen.cpp", "torch._inductor.codegen.triton", "triton.compiler.compiler", "sympy")
 
 
 def built(name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -64,6 +71,7 @@ def measure(side: str, name: str, way: str, device: str, folder: str, profiled: 
         stator.config.artifact_key_file = os.path.join(folder, "key")
     warm_up(torch.device(device))
     called: Counter[str] = Counter()
+    before = set(sys.modules)
     if profiled:
         sys.setprofile(counting(called))
     began, cpu = time.perf_counter(), time.process_time()
@@ -77,6 +85,7 @@ def measure(side: str, name: str, way: str, device: str, folder: str, profiled: 
     finish(torch.device(device))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     sys.setprofile(None)
+    after = set(sys.modules)
     kinds = [type(event).__name__ for event in log]
     row: dict[str, Any] = {"side": side, "seconds": round(seconds, 3), "cpu": round(cpu, 3)}
     if side == "stator":
@@ -89,15 +98,23 @@ def measure(side: str, name: str, way: str, device: str, folder: str, profiled: 
             expected = run(model, args, way)
             row["difference"] = float((result.detach() - expected.detach()).abs().max())
     if profiled:
-        row = {"calls of tracer and compilers": sum(called.values()), "most": called.most_common(5)}
+        row = {"calls of tracer and compilers": sum(called.values()), "most": called.most_common(5),
+               "their modules": [name for name in MODULES if name in after - before],
+               "imported before": [name for name in MODULES if name in before]}
     print(json.dumps(row))
 
 
 def counting(called: Counter[str]) -> Callable[..., None]:
-    """A profiler that counts functions of tracer and compilers by file and name; bodies of modules are imports."""
+    """A profiler that counts functions of tracer and compilers by file and name, except while a module is imported."""
+    imports = 0
+
     def profile(frame: Any, event: str, _: object) -> None:
+        nonlocal imports
         code = frame.f_code
-        if event == "call" and any(each in code.co_filename for each in COMPILERS):
+        if event in ("call", "return") and code.co_name == "<module>":
+            imports += 1 if event == "call" else -1
+        elif event == "call" and not imports and any(each in code.co_filename for each in COMPILERS) \
+                and not any(each in code.co_filename for each in RUNTIME):
             place = code.co_filename.split("site-packages/")[-1].removeprefix(str(ROOT))
             called[f"{place}: {code.co_qualname}"] += 1
     return profile
@@ -159,29 +176,47 @@ def compared(folder: str, name: str, way: str, device: str, rounds: int) -> dict
     return found
 
 
-def main() -> None:
+def problems_of(found: dict[str, Any], at_most: float) -> list[str]:
+    """Claims about a restart that do not hold."""
+    name = f"{found['model']} {found['way']}"
+    if "profile" not in found or "error" in found["profile"]:
+        return [f"{name}: a process failed"]
+    ours, calls = found["stator"], found["profile"]["calls of tracer and compilers"]
+    counts = {"captures": ours["captures"], "compilations": ours["compilations"], "calls of compilers": calls}
+    problems = [f"{name}: {count} {what}" for what, count in counts.items() if count]
+    if ours.get("difference", 0.0) > 1e-3:
+        problems.append(f"{name}: the result differs by {ours['difference']}")
+    return problems + [f"{name}: {what} {found[what]}" for what in ("ratio", "ratio of CPU") if found[what] > at_most]
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", help=f"of {', '.join([*MODELS, *WAYS])}")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--at-most", type=float, default=0.25, help="of torch.compile's time")
     options = parser.parse_intermixed_args()
     known = MODELS[:2] if importlib.util.find_spec("transformers") is not None else MODELS[2:]
     names = [each for each in MODELS if each in options.which] or known
     ways = [each for each in WAYS if each in options.which] or WAYS
     lines: list[dict[str, Any]] = []
+    problems: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             for way in ways:
                 lines.append(compared(folder, name, way, options.device, options.rounds))
                 print(json.dumps(lines[-1]), flush=True)
+                problems += problems_of(lines[-1], options.at_most)
                 if options.json is not None:
                     options.json.parent.mkdir(parents=True, exist_ok=True)
                     options.json.write_text(json.dumps(lines, indent=1))
+    print("\n".join(problems) or f"{len(lines)} restarts: nothing traced or compiled, at most {options.at_most:g}")
+    return bool(problems)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
         measure(*sys.argv[2:])
     else:
-        main()
+        sys.exit(main())

@@ -13,7 +13,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any, NamedTuple, dataclass_transform
 
 from stator.breaks import Break
@@ -217,6 +216,12 @@ class EntryLoaded(Event):
     guards: int
 
 
+class CaptureAwaited(Event):  # another process has captured the same function meanwhile
+    name: str
+    ended: str  # why the wait ended
+    seconds: float
+
+
 class NotCached(Event):
     """An entry cannot be stored, or stored entries cannot be used: the first reason, and the user's line."""
 
@@ -290,41 +295,6 @@ def emit(event: Event) -> None:
         except Exception as error:
             warnings.warn(f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
                           RuntimeWarning, stacklevel=2)
-
-
-class Names:
-    """Names for people; `stator.report.names` has those that users give, and takes this one's place."""
-
-    def modules(self, root: object, members: Sequence[object]) -> dict[int, str]:
-        """The way from a module to others inside it, by id."""
-        return {}
-
-    def arguments(self, fn: Callable[..., object], point: object, values: Sequence[object]) -> Terms:
-        """Names of the arguments of a call, or of what goes on at a resume point."""
-        return ()
-
-    def expression(self, code: CodeType, offset: int) -> str:
-        """The source of one instruction."""
-        return ""
-
-    def resumed(self, places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], str]:
-        """The user's line among those of frames, the innermost last; and as text."""
-        return places[-1], f"line {places[-1][1]}"
-
-    def site(self, name: str) -> str:
-        """A compiled function, or the rest of it behind a break."""
-        return name
-
-    def missed(self, event: Recompile | None) -> str:
-        """The end of a sentence about a call that no entry accepted."""
-        return "" if event is None else f"; the guard {event.guard_text} failed"
-
-    def line(self, guard: Any, guards: Sequence[Any], begins: tuple[str, int], point: object = None) -> tuple[str, int]:
-        """The user's line behind a guard, else where the function begins."""
-        return guard.where[:2] if guard.where else begins
-
-
-names = Names()
 
 
 def emit_progress(event: CaptureProgress | PiecesCompiled) -> None:

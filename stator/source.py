@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from stator import _core
+from stator.host.value_kinds import is_a, qualified_name_of
 
 # nn.Module keeps its children in dicts inside its __dict__, but users write `self.linear`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
@@ -341,11 +342,6 @@ def _nameless(source: Source) -> Local:
     return Local(source.text(), -1 - (hash(source) & 0x7FFFFFFF))
 
 
-def is_a(obj: object, kind: type | tuple[type, ...]) -> bool:
-    """isinstance by the C type alone; isinstance itself would ask the object for its `__class__`."""
-    return issubclass(type(obj), kind)
-
-
 def name_of(obj: Any) -> str:
     """How to speak of an object without running its code: a constant, a qualified name, or its type."""
     kind = type(obj)
@@ -356,7 +352,7 @@ def name_of(obj: Any) -> str:
         inside = ", ".join(name_of(item) for item in obj)
         return f"({inside},)" if len(obj) == 1 else f"({inside})"
     if is_a(obj, type):
-        return str(type.__dict__["__qualname__"].__get__(obj))
+        return str(qualified_name_of(obj))
     if kind in _NAMED:
         return str(getattr(obj, "__qualname__", None) or obj.__name__)
     if is_a(obj, enum.Enum):

@@ -57,8 +57,21 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/number_warnings.py": "docs/interpreter.md",  # step 17: warnings of conversions
     "stator/library/python/descriptor_methods.py": "docs/interpreter.md",  # step 17: descriptors called by hand
     "stator/library/python/asserted_warnings.py": "docs/interpreter.md",  # step 17: assertWarns
+    "stator/library/python/exception_groups.py": "docs/interpreter.md",  # step 17: groups from outside
     "stator/library/python/shown_exceptions.py": "docs/interpreter.md",  # step 17: sys.__excepthook__
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
+    "stator/backends/graph_key.py": "docs/regions.md",  # step 11: pieces of equal content
+    "stator/backends/inner_calls.py": "docs/regions.md",  # step 11: passes of pieces, called directly
+    "stator/backends/autograd_passes.py": "docs/regions.md",  # step 11: one node of autograd over all pieces
+    "stator/backends/compiled_graphs.py": "docs/regions.md",  # step 11: one compilation for equal graphs
+    "stator/capture/code_memory.py": "docs/regions.md",  # step 11: numbers that differ between compile() calls
+    "stator/interp/calls/named_regions.py": "docs/regions.md",  # step 11: calls that the user names as pieces
+    "stator/interp/objects/process_facts.py": "docs/artifacts.md",  # step 12: facts that no entry is stored with
+    "stator/host/shown_names.py": "docs/report.md",  # step 15: names that users give
+    "stator/capture/eager_start.py": "docs/eager-start.md",  # step 11: calls that run while another process compiles
+    "stator/backends/step_gradients.py": "docs/training.md",  # step 13: gradients between pieces of a step
+    "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()
+    "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass

@@ -36,7 +36,7 @@ KEY_BYTES = 32
 _HEADER = struct.Struct("<8sIIQQQI")  # magic, version, blobs; bytes of the file, manifest, table and label
 _SIGNATURE = struct.Struct("16s32s32s")  # key id, digest, signature
 _BLOB = struct.Struct("<QH32s")  # size, length of the name, SHA-256; then the name
-_START = _HEADER.size + _SIGNATURE.size
+START_BYTES = _HEADER.size + _SIGNATURE.size
 # A relative path without `.`, `..` and empty parts: a name can do no harm where it becomes a file name.
 _NAME = re.compile(r"(?!\.\.?(?:/|\Z))[\w.+=@-]{1,200}(?:/(?!\.\.?(?:/|\Z))[\w.+=@-]{1,200}){0,15}", re.ASCII)
 
@@ -76,7 +76,7 @@ def pack(container: Container, key: bytes, limits: Limits = DEFAULT_LIMITS) -> b
     manifest = json.dumps(container.manifest, allow_nan=False, separators=(",", ":")).encode("ascii")
     rows = [(name.encode("ascii"), blob) for name, blob in container.blobs.items()]
     table = b"".join([_BLOB.pack(len(blob), len(name), hashlib.sha256(blob).digest()) + name for name, blob in rows])
-    total = _START + len(label) + len(manifest) + len(table) + sum(map(len, container.blobs.values()))
+    total = START_BYTES + len(label) + len(manifest) + len(table) + sum(map(len, container.blobs.values()))
     _check_sizes((len(rows), total, len(manifest), len(table), len(label)), limits)
     header = _HEADER.pack(MAGIC, VERSION, len(rows), total, len(manifest), len(table), len(label))
     signed = key_id(key)
@@ -93,8 +93,8 @@ def unpack(data: bytes, key: bytes | None, limits: Limits = DEFAULT_LIMITS, *, t
     """
     view = memoryview(data)
     blobs, sizes = _read_header(view, limits)
-    label, manifest, table, contents = _split(view[_START:], sizes)
-    signed, digest, signature = _SIGNATURE.unpack(view[_HEADER.size:_START])
+    label, manifest, table, contents = _split(view[START_BYTES:], sizes)
+    signed, digest, signature = _SIGNATURE.unpack(view[_HEADER.size:START_BYTES])
     found = hashlib.sha256(b"".join((view[:_HEADER.size], signed, label, manifest, table))).digest()
     if not hmac.compare_digest(found, digest):
         raise Refused(Reason.TAMPERED, "the digest differs")
@@ -126,13 +126,13 @@ def _read_header(view: memoryview, limits: Limits) -> tuple[int, tuple[int, int,
     """Number of blobs; sizes of label, manifest and table."""
     if bytes(view[:len(MAGIC)]) != MAGIC[:len(view)] or not view:
         raise Refused(Reason.FOREIGN)
-    if len(view) < _START:
+    if len(view) < START_BYTES:
         raise Refused(Reason.TRUNCATED)
     _, version, blobs, total, manifest, table, label = _HEADER.unpack(view[:_HEADER.size])
     if version != VERSION:
         raise Refused(Reason.VERSION, f"version {version}, not {VERSION}")
     _check_sizes((blobs, total, manifest, table, label), limits)
-    if total != len(view) or _START + label + manifest + table > total:
+    if total != len(view) or START_BYTES + label + manifest + table > total:
         raise Refused(Reason.TRUNCATED, f"{len(view):,} bytes, the header has {total:,}")
     return blobs, (label, manifest, table)
 

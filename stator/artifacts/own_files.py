@@ -82,6 +82,20 @@ def read_file(path: Path, limit: int, *, any_owner: bool = False, secret: bool =
     return b"".join(parts)
 
 
+def read_start(path: Path, count: int) -> bytes | None:
+    """The first bytes of a file, unchecked: they tell whether it was replaced; None where it cannot be read."""
+    try:
+        descriptor = os.open(path, _READ_FLAGS)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, count)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
 def write_file(path: Path, data: bytes, *, replace: bool = True) -> bool:
     """Write a file that only this user can read, in one step; False if it was there and `replace` is not set.
 

@@ -281,9 +281,13 @@ class StoredSites:
     def __init__(self, sites: list[StoredSite]) -> None:
         self.sites = sites
 
-    def take(self, bound: tuple[Thing, ...]) -> LoadedEntry | None:
+    def attach(self) -> None:
+        """Give resume points their entries: a file may have some of them, and none for this site."""
         for each in self.sites:
-            each.whole.attach_once()  # resume points may have entries in files without one for this site
+            each.whole.attach_once()
+
+    def take(self, bound: tuple[Thing, ...]) -> LoadedEntry | None:
+        self.attach()
         return next((found for each in self.sites if (found := each.take(bound)) is not None), None)
 
     def has_breaks(self) -> bool:

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stator import events
-from stator.artifacts.container import DEFAULT_LIMITS, Container, Limits
-from stator.artifacts.own_files import TEMPORARY, check_folder, make_folder
+from stator.artifacts import leases
+from stator.artifacts.container import DEFAULT_LIMITS, START_BYTES, Container, Limits
+from stator.artifacts.own_files import TEMPORARY, check_folder, make_folder, read_start
 from stator.artifacts.refusal import Reason, Refused
 from stator.artifacts.signing import is_trusted, read_signed, write_signed
 from stator.settings.process_config import config
@@ -52,6 +53,17 @@ class Store:
 
     def path(self, key: str) -> Path:
         return self.folder / (hashlib.sha256(key.encode()).hexdigest()[:48] + SUFFIX)
+
+    def lease_path(self, key: str) -> Path | None:
+        """The file of the lease for captures of a key, in a folder that exists; None where nothing can be written."""
+        if self.mode is not Mode.READ_WRITE:
+            return None
+        try:
+            make_folder(self.folder)
+        except Refused as refusal:
+            report(refusal, self.folder)
+            return None
+        return self.path(key).with_suffix(leases.SUFFIX)
 
     def get(self, key: str) -> Container | None:
         """The container of a key, None where there is none that may be used."""
@@ -91,19 +103,20 @@ class Store:
                 self.path(key).unlink()
 
     def files(self) -> Iterator[tuple[float, int, Path]]:
-        """Time of last use, size and path of each file; temporary ones too."""
+        """Time of last use, size and path of each file; temporary ones and leases too."""
         with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
             for item in listing:
                 with contextlib.suppress(OSError):  # removed meanwhile
                     found = item.stat(follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode) and (item.name.endswith(SUFFIX) or item.name.startswith(TEMPORARY)):
+                    known = item.name.endswith((SUFFIX, leases.SUFFIX)) or item.name.startswith(TEMPORARY)
+                    if known and stat.S_ISREG(found.st_mode):
                         yield found.st_mtime, found.st_size, Path(item.path)
 
     def _make_room(self, kept: Path) -> None:
-        """Remove abandoned temporary files, and the least recently used ones while the folder is too large."""
+        """Remove abandoned temporary files and leases, and while the folder is too large the least recently used."""
         now, found = time.time(), []
         for used, size, path in self.files():
-            if not path.name.startswith(TEMPORARY):
+            if path.suffix == SUFFIX:
                 found.append((used, size, path))
             elif now - used > ABANDONED_SECONDS:
                 _unlink(path)
@@ -143,6 +156,12 @@ def get(key: str) -> Container | None:
         return given[key]
     store = current()
     return None if store is None else store.get(key)
+
+
+def stamp(key: str) -> bytes | None:
+    """Bytes that change when the file of a key is replaced; None where there is none."""
+    store = current()
+    return b"given" if key in given else None if store is None else read_start(store.path(key), START_BYTES)
 
 
 def put(key: str, container: Container) -> bool:

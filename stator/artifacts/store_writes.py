@@ -11,14 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from stator.artifacts import store
 from stator.artifacts.container import Container
 from stator.artifacts.entry_writer import describe, report_left_out
 from stator.artifacts.site_reader import Site
-from stator.artifacts.store_lookup import SLOTS, Slot, calls, key_of, slots
+from stator.artifacts.store_lookup import SLOTS, Slot, calls, key_of, release, slots
 from stator.artifacts.value_writer import NotPortable
 
 _SHARE = 0.1  # of the time of captures that writing may take before the process ends
+_AT_ONCE = 4  # files of a call that are written whatever that takes
 
 
 def captured() -> Iterator[tuple[str, Container]]:
@@ -41,19 +41,29 @@ def note_capture(site: Site, seconds: float) -> None:
     if slot is not None:
         slot.captured += seconds
         slot.is_new = True
-        if slot.written <= slot.captured * _SHARE:
+        if slot.writes < _AT_ONCE or slot.written <= slot.captured * _SHARE:
             write(site.points, slot)
+
+
+def end_capture(site: Site) -> None:
+    """A miss is handled: write what another process waits for, and release the lease."""
+    slot = slots.get(site.points)
+    if slot is not None and slot.lease is not None:
+        if slot.is_new and slot.lease.is_wanted():
+            write(site.points, slot)
+        release(site)
 
 
 def write(points: object, slot: Slot) -> None:
     started = time.perf_counter()
     slot.is_new = False
+    slot.writes += 1
     if (site := calls[points].site) is None:
         return
     container, left_out = describe(site, new=True)
     report_left_out(left_out)
     if container.manifest["entries"]:
-        store.put(f"{slot.key}/{slot.number}", container)
+        slot.put(container)
     slot.written += time.perf_counter() - started
 
 

@@ -21,7 +21,14 @@ from torch.fx.node import _side_effectful_functions
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils.checkpoint import CheckpointPolicy
 
-from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, tensors_in, writes, written_storages
+from stator.graph.analysis.mutation import (
+    WRITTEN_AROUND,
+    storage_of,
+    tensors_in,
+    writes,
+    written_by,
+    written_storages,
+)
 from stator.native.torch_ops import draws_inside, draws_random_numbers
 
 _TAG = "partitioner_tag"  # of AOTAutograd, on each node of a graph for both passes
@@ -174,10 +181,33 @@ def save_values(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
     """Forbid recomputation from written inputs: y = w * b.exp(); b.add_(1)  ->  b.exp() is saved."""
     storages = set(gm.meta.get(WRITTEN_AROUND, ())).union(*map(written_storages, gm.graph.nodes))
     storages.intersection_update([storage_of(fake) for fake in inputs if type(fake) is FakeTensor])
+    if not any("recompute" in node.meta for node in gm.graph.nodes):
+        gm.meta[_WRITTEN] = len(storages)
     for node in gm.graph.nodes if storages else ():
         reads = any(_shows(each, storages) for each in node.all_input_nodes)
         if reads and node.op.startswith("call_") and (writes(node) or not _shows(node, storages)):  # else it is a view
             node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
+
+
+_WRITTEN = "written inputs"  # in the meta of a graph without marks of the user: how many inputs it writes to
+
+
+def _save_what_is_read(joint: fx.GraphModule, written: int) -> None:
+    """Mark the operations that read a written input in place of the nodes they belong to.
+
+    Of a batch norm, these are the ones that read its running statistics: the rest may be computed again.
+    """
+    inputs = [node for node in joint.graph.find_nodes(op="placeholder")
+              if any(node in written_by(user) for user in node.users)]
+    if len(inputs) != written:  # others are written to after the graph has run
+        return
+    storages = {storage_of(node.meta["val"]) for node in inputs}
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and node.meta.get(_TAG) != "is_backward":
+            node.meta.pop("recompute", None)
+            reads = any(_shows(each, storages, "val") for each in node.all_input_nodes)
+            if reads and not _shows(node, storages, "val"):
+                node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def partitioner_of_marks(gm: fx.GraphModule) -> dict[str, object]:
@@ -190,7 +220,10 @@ def partitioner_of_marks(gm: fx.GraphModule) -> dict[str, object]:
     partition = importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
 
     class Partitioner(passes.CustomPartitionerFn):  # type: ignore[misc,name-defined]
-        __call__ = staticmethod(partition)
+        def __call__(self, joint: fx.GraphModule, *args: object, **kwargs: object) -> object:
+            if _WRITTEN in gm.meta:
+                _save_what_is_read(joint, gm.meta[_WRITTEN])
+            return partition(joint, *args, **kwargs)
 
         def uuid(self) -> object:
             return passes.get_hash_for_files((__file__,), str(marks))
@@ -201,5 +234,5 @@ def partitioner_of_marks(gm: fx.GraphModule) -> dict[str, object]:
     return {"custom_partitioner_fn": Partitioner()}
 
 
-def _shows(node: fx.Node, storages: set[int]) -> bool:
-    return any(storage_of(tensor) in storages for tensor in tensors_in(node.meta.get("example_value")))
+def _shows(node: fx.Node, storages: set[int], value: str = "example_value") -> bool:
+    return any(storage_of(tensor) in storages for tensor in tensors_in(node.meta.get(value)))

@@ -8,8 +8,10 @@ were compiled elsewhere.  AOTAutograd itself is not imported: a process that loa
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import importlib
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from stator.backends.autograd_passes import JoinedPasses
 from stator.backends.inner_calls import Boxed
+from stator.settings.process_config import config
 
 Thing: TypeAlias = Any  # an object of AOTAutograd, whose classes are not imported; an argument of a graph
 _functionalization: Thing = getattr(torch._C, "_functionalization", None)  # of torch 2.9 and later
@@ -43,6 +46,29 @@ _SETTINGS: dict[str, Callable[[], Thing]] = {
 
 
 # ---------------------------------------------------------------------- while a graph is compiled
+
+
+_ahead: contextvars.ContextVar[bool] = contextvars.ContextVar("ahead of time", default=False)
+
+
+@contextlib.contextmanager
+def ahead_of_time() -> Iterator[None]:
+    """Compile backward passes with their forward passes: what is captured here is saved before it is called."""
+    token = _ahead.set(True)
+    try:
+        yield
+    finally:
+        _ahead.reset(token)
+
+
+def whole() -> dict[str, Thing]:
+    """Settings of AOTAutograd where captures are stored: compile a backward pass with its forward pass.
+
+    Else it is compiled when backward() is first called, which may be never, and is missing in the stored capture.
+    """
+    folder = config.artifact_dir or os.environ.get("STATOR_CACHE_DIR")
+    mode = config.artifact_mode or os.environ.get("STATOR_CACHE_MODE") or "read-write"
+    return {"force_non_lazy_backward_lowering": True} if _ahead.get() or folder and mode == "read-write" else {}
 
 
 class Around:

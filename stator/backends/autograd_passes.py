@@ -16,10 +16,10 @@ from torch.autograd.function import once_differentiable
 
 from stator.backends.inner_calls import Boxed
 
-Record = Callable[[str, Boxed], Boxed]
+Record = Callable[[str, Boxed, int], Boxed]  # a pass, and how many of its first inputs the forward pass has saved
 
 
-def unrecorded(kind: str, run: Boxed) -> Boxed:
+def unrecorded(kind: str, run: Boxed, saved: int = 0) -> Boxed:
     return run
 
 
@@ -55,8 +55,9 @@ class JoinedPasses:
         returned, unused, autocast = self.returned, self.unused, self.autocast
 
         def run_forward(args: list[Any]) -> list[Any]:
-            """The results, and behind them what is saved."""
+            """The results, and behind them what is saved; `args` is emptied."""
             values = [*args, *[None] * (self.count - self.inputs)]
+            args.clear()
             saved: list[Any] = []
             counts = []
             for direct, given, made, gone in self.steps:
@@ -92,7 +93,7 @@ class JoinedPasses:
                         sums[number] = grad if known is None else known + grad
             return sums[:self.inputs]
 
-        forward_pass = record("forward", run_forward)
+        forward_pass = record("forward", run_forward, 0)
         backward_passes: dict[tuple[int, ...], Boxed] = {}
 
         class Pieces(torch.autograd.Function):
@@ -114,7 +115,7 @@ class JoinedPasses:
             def backward(ctx: Any, *grads: Any) -> Any:
                 wanted = tuple([number for number, grad in zip(returned, grads, strict=True) if grad is not None])
                 if wanted not in backward_passes:
-                    backward_passes[wanted] = record("backward", functools.partial(run_backward, wanted))
+                    backward_passes[wanted] = record("backward", functools.partial(run_backward, wanted), sum(saved_by))
                 given = [*ctx.saved_tensors, *[grad for grad in grads if grad is not None]]
                 ctx.maybe_clear_saved_tensors()
                 del grads

@@ -26,12 +26,12 @@ from stator.backends.aot_rules import (
     trainable_lstm,
     without_size_marks,
 )
-from stator.backends.aot_wrappers import conditions_now, note_conditions, note_wrappers, wrappers_kept
+from stator.backends.aot_wrappers import conditions_now, note_conditions, note_wrappers, whole, wrappers_kept
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
-from stator.backends.graph_wrappers import consumed_results, with_histories, with_write_counts, write_counts
-from stator.backends.pieces import InOnePiece, compile_pieces, has_nothing_to_fuse, settings_kept
+from stator.backends.graph_wrappers import with_write_counts, write_counts
+from stator.backends.pieces import compile_pieces, settings_kept
 from stator.backends.regions import (
     ONE_PIECE,
     Whole,
@@ -41,9 +41,16 @@ from stator.backends.regions import (
 )
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
+from stator.backends.step_gradients import consumed_results, has_nothing_to_fuse, with_histories
 from stator.backends.symbol_inputs import with_symbols
 from stator.errors import BackendError, describe_callable
-from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY, has_boundaries, must_be_cut
+from stator.graph.analysis.autograd_boundaries import (
+    BETTER_CUT,
+    BOUNDARY,
+    InOnePiece,
+    has_boundaries,
+    must_be_cut,
+)
 from stator.graph.analysis.may_fail import keep_checks
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import write_code
@@ -193,7 +200,7 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
 def backward_alone() -> contextlib.AbstractContextManager[Any]:
     """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts."""
     ambient = config.backward_pass_autocast == "same_as_forward"  # its default
-    return config.patch(backward_pass_autocast="off") if ambient else contextlib.nullcontext()
+    return config.patch(whole() | ({"backward_pass_autocast": "off"} if ambient else {}))
 
 
 def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._functorch import config as functorch_config
-from torch._guards import TracingContext
 
 from stator.backends.aot_rules import partitioner_of_marks
 from stator.backends.cuda_graphs import records_cuda_graphs
-from stator.backends.inner_calls import keep_pass, keeps_passes
+from stator.backends.inner_calls import keep_pass, keeps_passes, loaded_passes_kept
 from stator.backends.kernel_launches import launches_shortened
 from stator.ranks.shipping import compile_on_one_rank
 from stator.settings.options import Settings
@@ -51,33 +50,6 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
         around.enter_context(launches_shortened())
         return compile_on_one_rank(gm, example_inputs, str(sorted(patches.items())), lambda: module.compile_fx(
             gm, list(example_inputs), config_patches=patches, **inner))
-
-
-@contextlib.contextmanager
-def loaded_passes_kept() -> Iterator[None]:
-    """Keep the passes of a graph that AOTAutograd finds in its cache: no compiler is called for them."""
-    result: Any = getattr(importlib.import_module("torch._functorch._aot_autograd.aot_autograd_result"),
-                          "GenericAOTAutogradResult", None)
-    load = getattr(result, "_load_and_post_compile", None)
-    if load is None:  # a version of torch that loads them otherwise: only Inductor's own cache is used
-        with functorch_config.patch(enable_autograd_cache=False):
-            yield
-        return
-
-    def load_and_keep(found: Any, *args: Any) -> Any:
-        forward, backward, needs_autograd = load(found, *args)
-        meta = found.runtime_metadata
-        keep_pass("forward" if needs_autograd else "inference", len(meta.input_info), forward)
-        if backward is not None:
-            keep_pass("backward", 0, backward)
-        TracingContext.get().fw_metadata = meta
-        return forward, backward, needs_autograd
-
-    result._load_and_post_compile = load_and_keep
-    try:
-        yield
-    finally:
-        result._load_and_post_compile = load
 
 
 def wake_workers() -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._guards import TracingContext
 
 Boxed = Callable[[list[Any]], Any]
 
@@ -49,6 +51,33 @@ def keep_pass(kind: str, inputs: int, function: object) -> Any:
     if passes is not None:
         passes.keep(kind, inputs, function)
     return function
+
+
+@contextlib.contextmanager
+def loaded_passes_kept() -> Iterator[None]:
+    """Keep the passes of a graph that AOTAutograd finds in its cache: no compiler is called for them."""
+    result: Any = getattr(importlib.import_module("torch._functorch._aot_autograd.aot_autograd_result"),
+                          "GenericAOTAutogradResult", None)
+    load = getattr(result, "_load_and_post_compile", None)
+    if load is None:  # a version of torch that loads them otherwise: only Inductor's own cache is used
+        with importlib.import_module("torch._functorch.config").patch(enable_autograd_cache=False):
+            yield
+        return
+
+    def load_and_keep(found: Any, *args: Any) -> Any:
+        forward, backward, needs_autograd = load(found, *args)
+        meta = found.runtime_metadata
+        keep_pass("forward" if needs_autograd else "inference", len(meta.input_info), forward)
+        if backward is not None:
+            keep_pass("backward", 0, backward)
+        TracingContext.get().fw_metadata = meta
+        return forward, backward, needs_autograd
+
+    result._load_and_post_compile = load_and_keep
+    try:
+        yield
+    finally:
+        result._load_and_post_compile = load
 
 
 def keeps_passes() -> Passes | None:

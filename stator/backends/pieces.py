@@ -18,13 +18,8 @@ from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from stator.graph.analysis.autograd_boundaries import (
-    BOUNDARY,
-    ancestors,
-    is_boundary,
-    output_nodes,
-    wants_grad,
-)
+from stator.backends.step_gradients import EngineGradients, take_gradients_between
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, InOnePiece, is_boundary
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
@@ -32,10 +27,6 @@ from stator.ranks.buckets import BUCKET
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
 FILENAME = "<stator pieces>"
-
-
-class InOnePiece(Exception):
-    """The graph cannot be cut where it would have to be."""
 
 
 @dataclass
@@ -130,49 +121,6 @@ def written_around(graph: fx.Graph, steps: list[Any], last: fx.Node | None) -> I
     for number, step in enumerate(steps):
         if type(step) is Piece:
             yield so_far if number < before else everywhere
-
-
-def has_nothing_to_fuse(graph: fx.Graph) -> bool:
-    """Whether a piece only makes tensors, renames them and calls kernels over lists: a compiler gains nothing."""
-    for node in graph.nodes:
-        name = str(getattr(node.target, "__name__", node.target))
-        if node.op not in ("placeholder", "output", "get_attr") and node.all_input_nodes \
-                and node.target is not operator.getitem and name not in ("detach", "detach_") \
-                and not name.endswith("_like") and not name.startswith("_foreach_"):
-            return False
-    return True
-
-
-def take_gradients_between(graph: fx.Graph) -> fx.Node | None:
-    """Differentiate by torch's engine across and before boundaries; return the last gradient without a history."""
-    order = {node: number for number, node in enumerate(graph.nodes)}
-    end = max([order[node] for node in graph.nodes if is_boundary(node)], default=-1)
-    across: dict[fx.Node, None] = {}
-    known = -1
-    while known != len(across):
-        known, last = len(across), -1
-        for node in graph.nodes:
-            before = order[node] <= end and not node.kwargs.get("create_graph")
-            if node.target is torch.autograd.grad and (before or any(
-                    order[each] <= last for each in ancestors([node]) if each.op not in ("placeholder", "get_attr"))):
-                if node.kwargs.get("create_graph"):
-                    raise InOnePiece("an autograd boundary before a gradient that can be differentiated")
-                across[node] = None
-                made = [each for leaf in ancestors([node]) if is_new_leaf(leaf)
-                        for each in (leaf, *leaf.users) if each is leaf or each.target == "requires_grad_"]
-                for each in (node, *made):
-                    each.meta[BOUNDARY] = each.meta.get(BOUNDARY, True)
-            last = order[node] if is_boundary(node) else last
-    kept = any(node.op != "placeholder" and wants_grad(node) for node in output_nodes(graph))
-    for node in list(across)[:None if kept else -1]:  # one pass would consume the compiled backward of another
-        node.kwargs = {**node.kwargs, "retain_graph": True}
-    return None if kept or not across else max(across, key=order.__getitem__)
-
-
-def is_new_leaf(node: fx.Node) -> bool:
-    value = node.meta.get("example_value")
-    with torch._C.DisableTorchFunction():
-        return node.op != "placeholder" and type(value) is FakeTensor and value.requires_grad and value.is_leaf
 
 
 def keep_parts_together(graph: fx.Graph) -> None:
@@ -324,30 +272,6 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
     source.names[TEXT] = "\n".join(lines)
     exec(compile(source.names[TEXT], FILENAME, "exec"), source.names)  # noqa: S102  our own text
     return source.names["graph"]  # type: ignore[no-any-return]
-
-
-class EngineGradients:
-    """Have torch's engine differentiate; each gradient gets the layout that the capture promised to later pieces."""
-
-    def __init__(self, node: fx.Node) -> None:
-        self.kwargs = node.kwargs
-        promised = node.meta.get("example_value")
-        self.strides = [fixed_strides(value) for value in promised] if type(promised) in (tuple, list) else []
-
-    def __call__(self, *args: object) -> tuple[Any, ...]:
-        found = torch.autograd.grad(*args, **self.kwargs)  # type: ignore[arg-type]
-        return tuple([grad if stride is None or grad is None or grad.layout is not torch.strided
-                      or grad.stride() == stride else torch.empty_strided(
-                          grad.shape, stride, dtype=grad.dtype, device=grad.device).copy_(grad)
-                      for grad, stride in zip(found, self.strides, strict=True)]) if self.strides else found
-
-
-def fixed_strides(value: object) -> tuple[int, ...] | None:
-    if not isinstance(value, FakeTensor):
-        return None
-    with torch._C.DisableTorchFunction():
-        stride = value.stride() if value.layout is torch.strided else ()
-    return stride if len(stride) == value.dim() and all(type(each) is int for each in stride) else None
 
 
 def inputs_of(step: Piece | Branch | fx.Node) -> list[fx.Node]:

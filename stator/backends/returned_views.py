@@ -43,7 +43,8 @@ def take_views_out(gm: fx.GraphModule, grad_enabled: bool) -> tuple[fx.GraphModu
         return gm, unchanged
     modes = grad_modes(gm.graph, grad_enabled)
     chains = {node: chain for node, chain in chains.items()
-              if any(has_parts(each) or not modes[each] for each in chain.nodes)}
+              if any(not modes[each] or isinstance(each.meta.get("example_value"), (tuple, list))
+                     for each in chain.nodes)}
     if not chains or any(node.target is _enter_inference_mode or writes(node) and changes_views(node)
                          for node in gm.graph.nodes):
         return gm, unchanged
@@ -90,10 +91,6 @@ def chain_of(node: fx.Node) -> Chain:
         chain.nodes.insert(0, chain.base)
         chain.base = parents[0]
     return chain
-
-
-def has_parts(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("example_value"), (tuple, list))
 
 
 def grad_modes(graph: fx.Graph, enabled: bool) -> dict[fx.Node, bool]:

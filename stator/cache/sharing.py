@@ -56,7 +56,8 @@ def find_shared(entries: Sequence[Any], done: Any, description: Description | No
             continue
         if is_instance(other.description, description, residual.graph_inputs, done.vm.recorder.symbols):
             failed = [guard for guard in tag.guards if guard.kind in _DECIDED and explain(guard, bound) is not None]
-            if all(_is_rule(guard) and guard.value.operands[0] not in other.relied for guard in failed):
+            if all(guard.kind is Kind.SHAPE and guard.value.is_rule and guard.value.operands[0] not in other.relied
+                   for guard in failed):
                 kept = [guard for guard in tag.guards if guard.kind is Kind.SHAPE and guard not in failed]
                 return other.compiled, kept
     return None
@@ -68,7 +69,3 @@ _DECIDED = frozenset({Kind.TENSOR, Kind.SHAPE, Kind.FRESH_CALL, Kind.ALIAS, Kind
 
 def _global_state(guards: Any) -> Any:
     return next((guard.value for guard in guards if guard.kind is Kind.GLOBAL_STATE), None)
-
-
-def _is_rule(guard: Guard) -> bool:
-    return guard.kind is Kind.SHAPE and bool(guard.value.is_rule)

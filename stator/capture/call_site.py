@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from stator import events
 from stator.artifacts.site_reader import StoredSites
 from stator.backends.compiled_graphs import Requester
 from stator.breaks import Strategy
 from stator.capture.trace import root_frame
 from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
+from stator.host import shown_names
 from stator.interp.calls.named_regions import NamedRegions
 from stator.interp.graph_errors import keep_order
 from stator.interp.pure_kernels import watched_kernel
@@ -110,7 +110,7 @@ class CallSite:
 
     @property
     def title(self) -> str:
-        return events.names.site(self.name)
+        return shown_names.names.site(self.name)
 
     def user_line(self, bound: tuple[Any, ...]) -> tuple[str, int]:
         """The line where this site begins, of `forward` where a module is compiled."""

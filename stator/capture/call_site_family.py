@@ -90,13 +90,6 @@ def same_settings(one: Settings, other: Settings) -> bool:
                if each.name not in ("backend", "name"))
 
 
-def settings_under(settings: Settings, backend: Any) -> Settings:
-    """A function's own settings with another backend; its mode and options were for its own."""
-    if backend is None:
-        return settings
-    return replace(settings, backend=backend, mode=None, options={})
-
-
 def use_backend(site: CallSite, backend: object) -> None:
     """Put aside what was compiled for the backend of now, and take up what was compiled for this one."""
     if site.stance.backend is backend:
@@ -105,7 +98,8 @@ def use_backend(site: CallSite, backend: object) -> None:
     site.stance.put_aside[id(site.stance.backend)] = site.stance.backend, compiled.entries()
     compiled.clear()
     site.stance.backend = backend
-    site.settings = settings_under(site.stance.own_settings, backend)
+    own = site.stance.own_settings  # whose mode and options are for its own backend
+    site.settings = own if backend is None else replace(own, backend=backend, mode=None, options={})
     _, entries = site.stance.put_aside.pop(id(backend), (backend, []))
     for entry in reversed(entries):
         compiled.add_entry(*entry)

@@ -146,12 +146,15 @@ def _taken_early(later: LaterSite, bound: tuple[object, ...]) -> bool:
             or torch._C._get_tracing_state() is not None or load(_REPLACED).replaced() is not None \
             or torch.distributed.is_available() and torch.distributed.is_initialized():
         return False
-    return take_stored(later, bound)
+    return take_stored(later, bound) or take_from_others(later, bound)
 
 
-def take_stored(site: CallSite | LaterSite, bound: tuple[object, ...]) -> bool:
+def take_stored(site: CallSite | LaterSite, bound: tuple[object, ...],
+                attach: Callable[[], bool] | None = None) -> bool:
     """Install an entry that another process has made, if one fits: nothing is traced or compiled for that."""
     with lock, held_signals(), collector_paused(), load(_MODES).set_aside():
+        if attach is not None and not attach():
+            return False
         if site.stored is None:
             load(_LOOKUP).look_up(site, bound)
         stored, compiled = site.stored, site.compiled
@@ -167,6 +170,13 @@ def take_stored(site: CallSite | LaterSite, bound: tuple[object, ...]) -> bool:
             if type(site) is LaterSite:  # once the tracer is there, a reset or a stance must find the entry
                 _early.add(compiled)
     return found is not None
+
+
+def take_from_others(site: CallSite | LaterSite, bound: tuple[object, ...]) -> bool:
+    """Wait for a process that captures the same function, if there is one, and install its entry."""
+    if not (config.artifact_dir or os.environ.get("STATOR_CACHE_DIR")):
+        return False
+    return bool(load(_LOOKUP).take_from_others(site, functools.partial(take_stored, site, bound)))
 
 
 def has_entries() -> bool:

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from stator import _core, errors, events
+from stator import _core, events
 from stator.artifacts.store_lookup import open_lookup
-from stator.artifacts.store_writes import note_capture
+from stator.artifacts.store_writes import end_capture, note_capture
 from stator.backends import aot, compiled_graphs, cuda_graphs, eager, inductor  # noqa: F401  (all with the tracer)
 from stator.backends.background import jobs
 from stator.backends.cuda_graphs import records_cuda_graphs
@@ -30,6 +30,7 @@ from stator.cache.nested import NestedFrames
 from stator.capture import code_memory, first_call
 from stator.capture.call_site import CallSite, EagerStart, Learned
 from stator.capture.call_site_family import entry_of_another, join_family, use_backend
+from stator.capture.eager_start import runs_eagerly
 from stator.capture.first_call import Installed, make_entry, report_eager_call, site_name, take_stored
 from stator.capture.rank_agreement import agree, results_compared
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
@@ -110,15 +111,13 @@ def reset() -> None:
 
 
 def shape_profile() -> str:
-    sites = [compiled._stator_site for compiled in living(_entries)]
-    return profile.export((site.place, site.shapes.memory) for site in sites)
+    return profile.export((each._stator_site.place, each._stator_site.shapes.memory) for each in living(_entries))
 
 
 def load_shape_profile(text: str) -> None:
     """Import the sizes that another process has met, for places that exist and for later ones."""
     profile.load(text)
-    for compiled in living(_entries):
-        site = compiled._stator_site
+    for site in [each._stator_site for each in living(_entries)]:
         site.shapes.memory.foreseen = profile.foreseen(site.place)
 
 
@@ -130,6 +129,8 @@ def on_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tupl
     except RecursionError:  # of Stator alone, unless the function was run below: a trace raises none
         if site.settings.fullgraph or marks.disabled_mark(site.fn) is not None:
             raise
+    finally:
+        end_capture(site)
     with contextlib.suppress(RecursionError):
         report_eager_call(compiled, "the recursion limit leaves no room for a capture")
     return _core.EAGER
@@ -144,16 +145,13 @@ def captured_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args
         report_eager_call(compiled, why)
         return _core.EAGER
     if (name := replaced()) is not None:
-        decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
-        return _core.EAGER
-    if (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
-        decline(site, f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own")
-        return _core.EAGER
-    patches = find_patches()
-    if not patches:
-        return handle_miss(site, compiled, bound, args, kwargs)
-    if (name := needs_eager(patches)) is not None:
-        decline(site, f"Tensor.{name} was replaced, and other threads are running")
+        why = f"builtins.{name} was replaced, and Stator needs Python's own"
+    elif (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
+        why = f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own"
+    elif (patches := find_patches()) and (name := needs_eager(patches)) is not None:
+        why = f"Tensor.{name} was replaced, and other threads are running"
+    if why:
+        decline(site, why)
         return _core.EAGER
     with suspended(patches):
         return handle_miss(site, compiled, bound, args, kwargs)
@@ -191,12 +189,12 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
     agree(site, bound)
     with torch._C.DisableTorchFunction():
         code_memory.recall(site, bound)
-    if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
-        over_limit(site, bound)
+    is_full = len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed)
+    if is_full or compiled_here(site, bound) >= config.accumulated_recompile_limit:
+        over_limit(site, bound, accumulated=not is_full)
         return _core.EAGER
-    if compiled_here(site, bound) >= config.accumulated_recompile_limit:
-        over_limit(site, bound, accumulated=True)
-        return _core.EAGER
+    if first_call.take_from_others(site, bound):
+        return _core.RETRY
     with first_call.lock:
         again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
         # Beside other threads, one of `installed` may be newer than the miss; asked once, so that nobody asks for ever.
@@ -236,36 +234,6 @@ def traced(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]
         _tracing.active = False
 
 
-def runs_eagerly(site: CallSite, bound: tuple[Any, ...]) -> str:
-    """Why a call of a function that starts eagerly is not captured now; empty where it is."""
-    if not first_call.lock.acquire(blocking=False):
-        return "another thread captures"
-    try:
-        start = site.start
-        start.calls += 1
-        if start.job is None or start.job.lost:  # rests of calls and functions below breaks come after a first call
-            first = start.calls == 1 and site.point is None and not site.is_nested
-            return "options['start'] is 'eager', and this is the first call" if first else ""
-        return "another process compiles it" if not start.job.finished() else announced(site, bound)
-    finally:
-        first_call.lock.release()
-
-
-def announced(site: CallSite, bound: tuple[Any, ...]) -> str:
-    """Another process has ended: why calls stay eager, or nothing."""
-    start = site.start
-    if not start.told:
-        start.told = True
-        events.emit(events.CompiledElsewhere(site.name, start.job.seconds, start.job.failure))
-        if start.job.failure:
-            errors.warn(f"stator: the process that compiled {site.name} failed: {start.job.failure}; its calls stay "
-                          "eager")
-        elif site.settings.dynamic is not False:  # sizes that have changed meanwhile are symbolic
-            with torch._C.DisableTorchFunction():
-                site.shapes.memory.learn(start.guards, bound)
-    return f"the process that compiled it failed: {start.job.failure}" if start.job.failure else ""
-
-
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
     """How many entries were made for this place of the program, in all compile() calls, for objects of this class."""
     receiver = type(bound[0]) if bound else None
@@ -299,8 +267,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     drop = f"    del {parameters}\n" if point.names else ""
     source = f"def resumed({parameters}):\n    taken = [{parameters}]\n{drop}    return run_native(taken)\n"
     namespace: dict[str, Any] = {"run_native": point.run_native}
-    filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
+    exec(compile(source, f"<stator {point.name}>".replace("\0", "?"), "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
     resumed = CallSite(function, site.stance.own_settings, point.name, point=point, points=site.points,
                        nested=site.nested, learned=Learned(site.learned.data_dependent))

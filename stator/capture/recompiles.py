@@ -16,6 +16,7 @@ from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
 from stator.guards.guard import Kind
 from stator.guards.guard_semantics import explain as explain_guard
 from stator.guards.guard_semantics import failing
+from stator.host import shown_names
 from stator.settings import stance
 from stator.settings.process_config import config
 
@@ -32,7 +33,7 @@ def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | N
     nearest, *others = sorted(found, key=lambda each: each.more)
     reason = f"{nearest.guard_text}; now {nearest.new}" if nearest.new else nearest.guard_text
     return events.Recompile(site.name, reason, nearest.guard_text, nearest.old, nearest.new, nearest.filename,
-                            nearest.line, events.names.arguments(site.fn, site.point, bound),
+                            nearest.line, shown_names.names.arguments(site.fn, site.point, bound),
                             tuple(others))
 
 
@@ -48,7 +49,7 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
         readable = [(each, reason) for each in more if (reason := explain_guard(each, bound)) is not None
                     and not reason.found.endswith(" is gone")]
         guard, why = min(readable, key=lambda pair: pair[0].source.depth, default=(guard, why))
-    filename, line = events.names.line(guard, tag.guards, begins, point)
+    filename, line = shown_names.names.line(guard, tag.guards, begins, point)
     old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
     return events.Miss(guard.text() if why is None else why.text, old, new, filename, line,
                        len({each.source for each in more} - {guard.source}))
@@ -76,7 +77,7 @@ def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bo
 def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
     site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
-    reason = events.names.missed(nearest_miss(site, bound))
+    reason = shown_names.names.missed(nearest_miss(site, bound))
     events.emit(events.CacheLimit(site.name, limit))
     where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
     errors.warn(f"stator: recompile limit: {site.title} was compiled {limit} times{where} and none of the entries "
@@ -87,13 +88,13 @@ def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumul
 def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
     """stator.config.error_on_recompile: a second entry is an error."""
     raise RecompileForbidden(f"no compiled entry of {site.title} fits this call, and stator.config.error_on_recompile "
-                             f"is True{events.names.missed(nearest_miss(site, bound))}")
+                             f"is True{shown_names.names.missed(nearest_miss(site, bound))}")
 
 
 def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False) -> None:
     """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
-    reason = events.names.missed(nearest := nearest_miss(site, bound))
+    reason = shown_names.names.missed(nearest := nearest_miss(site, bound))
     if config.fail_on_recompile_limit_hit:
         which = f"all that was compiled of it together, {limit} times (accumulated_recompile_limit)" if accumulated \
             else f"{limit} times (recompile_limit)"
@@ -116,7 +117,7 @@ def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
     if now == "default":
         return True
     if now == "fail_on_recompile":
-        reason = events.names.missed(nearest_miss(site, bound)) or ": it was never compiled"
+        reason = shown_names.names.missed(nearest_miss(site, bound)) or ": it was never compiled"
         raise RecompileForbidden(f"no compiled entry of {site.title} fits this call, and the stance is "
                                  f"'fail_on_recompile'{reason}")
     if now == "eager_then_compile":

@@ -52,6 +52,7 @@ from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, SharedPlace, partition
 from stator.heap.adopt.instances import leaf_sources
 from stator.heap.shared_state import guard_two_names
+from stator.host import shown_names
 from stator.host.garbage_collection import collector_running
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
@@ -177,7 +178,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
-    terms = events.names.arguments(site.fn, site.point, bound) if events.listening() else ()
+    terms = shown_names.names.arguments(site.fn, site.point, bound) if events.listening() else ()
     cost = measured(program, bound) if events.listening() else 0.0
     probe = site.points.probe
     by_kind = () if probe is None else probe.guard_costs(guards, lambda some: measured_alone(some, bound))

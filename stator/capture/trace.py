@@ -69,7 +69,8 @@ class Trace:
         forget_classes()
         guards = self.fake_mode.shape_env.guards
         if type(guards) is LocatedList:
-            guards.locate = _nowhere  # autograd's C++ side holds fakes, which hold this: no collector sees the cycle
+            # Autograd's C++ side holds fakes, which hold this: no collector sees the cycle.
+            guards.locate = lambda: None
         self.fake_mode.shape_env.settle = unknown
         # CPython counts the weak references to a dying object, then may collect some: none may wait in garbage.
         known, inputs = self.fake_mode.fake_tensor_converter.meta_converter.describer, self.vm.recorder.plain_inputs
@@ -80,10 +81,6 @@ class Trace:
             self.stop.__traceback__ = None
         if self.error is not None and not outside:  # the user's own exception keeps what it has
             self.error.__traceback__ = None
-
-
-def _nowhere() -> None:
-    return None
 
 
 def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:

@@ -18,6 +18,7 @@ from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate, explain
 from stator.guards.tensor_meta import TensorMeta, tensor_meta
+from stator.host import shown_names
 from stator.host.value_kinds import is_a
 from stator.report.names import terms_of, translate
 
@@ -68,7 +69,7 @@ def changes(guards: Sequence[Guard], bound: Sequence[object], named: UserTerms,
     for guard in guards:
         failure = explain(guard, bound)
         for change in () if failure is None else _changes_of(guard, bound, named, failure.expected, failure.found):
-            place = None if begins is None else events.names.line(guard, guards, begins)
+            place = None if begins is None else shown_names.names.line(guard, guards, begins)
             fact = replace(change.fact, is_weight=is_member(guard.source))
             found.setdefault(fact.text, replace(change, fact=fact, place=place))
     rows = [each for each in found.values() if each.readable] or list(found.values())

@@ -21,6 +21,7 @@ from stator.guards.guard import Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate, failing
 from stator.guards.shape_check import Operand, Property, ShapeCheck
 from stator.guards.tensor_meta import TensorMeta
+from stator.host import shown_names
 from stator.settings.options import Settings
 from stator.source import Local, Source
 
@@ -72,7 +73,7 @@ def tell_apart(guards: Sequence[Guard], changed: Sequence[Change], bound: tuple[
             before = old.get(guard.source)
             accepted = before is None or _accepts(guard, before)
         if not accepted:
-            filename, line = events.names.line(guard, guards, begins)
+            filename, line = shown_names.names.line(guard, guards, begins)
             fact = next((each.fact.text for each in changed if each.guard.source == guard.source), named(guard.text()))
             text = named(guard.text()) if guard.kind is Kind.SHAPE else fact
             return Tried(False, f"the code depends on {text} ({filename}:{line})")

@@ -8,19 +8,18 @@ import re
 import types
 from typing import Any
 
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, name_of_class
 
 _LITERALS = (int, bool, str, bytes, type(None), type(...))
 _NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.ModuleType,
                     types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType})
-_name_of_class = type.__dict__["__name__"].__get__
 
 
 def name_of(value: object) -> str:
     if is_a(value, type):
-        return str(_name_of_class(value))
+        return str(name_of_class(value))
     name = getattr(value, "__name__", None) if type(value) in _NAMED else None
-    return name if type(name) is str and name else str(_name_of_class(type(value)))
+    return name if type(name) is str and name else str(name_of_class(type(value)))
 
 
 class Writer:

@@ -73,14 +73,9 @@ def global_state() -> GlobalState:
         autocast_cache=torch.is_autocast_cache_enabled(), default_dtype=torch.get_default_dtype(),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch_function_disabled=_torch_function_disabled(),
+        torch_function_disabled=0 if torch._C._is_torch_function_enabled() else
+        2 if torch._C._is_torch_function_all_disabled() else 1,
         function_modes=tuple(DefaultDevice(mode.device) if type(mode) is DeviceContext else ActiveMode(type(mode))
                              for mode in modes),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         functorch_level=len(torch._C._functorch.get_interpreter_stack() or ()))
-
-
-def _torch_function_disabled() -> int:
-    if torch._C._is_torch_function_enabled():
-        return 0
-    return 2 if torch._C._is_torch_function_all_disabled() else 1

@@ -14,7 +14,8 @@ import torch
 from stator.guards.global_state import GlobalState, global_state
 from stator.guards.partition import Partition
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
-from stator.source import DictOf, Pinned, Source, is_a, name_of
+from stator.host.value_kinds import is_a
+from stator.source import DictOf, Pinned, Source, name_of
 
 __all__ = ["MISSING", "GlobalState", "Guard", "Kind", "TensorMeta", "TensorValues", "Where", "global_state",
            "is_constant", "same_constant", "tensor_meta", "tensor_values", "value_key"]

@@ -23,8 +23,8 @@ from stator.guards.partition import NoAddress, Partition
 from stator.guards.shape_check import ShapeCheck
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.host.suspended_patches import names_of_class, restored
-from stator.host.value_kinds import mro_of
-from stator.source import Source, is_a, name_of, parents
+from stator.host.value_kinds import is_a, mro_of
+from stator.source import Source, name_of, parents
 
 # Attr reads C-level attributes of exactly these types; torch tensors answer `grad` and `_base` besides.
 TRUSTED_TYPES: frozenset[type] = frozenset({

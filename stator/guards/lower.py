@@ -21,6 +21,7 @@ from stator.guards.global_state import DefaultDevice, GlobalState
 from stator.guards.guard import MISSING, Guard, Kind, is_constant
 from stator.guards.guard_set import Pattern, PatternInstance, needed
 from stator.guards.tensor_meta import TensorMeta
+from stator.host.value_kinds import dict_of_class
 from stator.source import (
     Attr,
     CallOf,
@@ -260,7 +261,7 @@ _PAYLOADS: dict[Kind, Any] = {
 
 def member_descriptor(owner: type, name: str) -> MemberDescriptorType:
     """The descriptor of a `__slots__` member (its name may be mangled in the class's dict)."""
-    descriptor = type.__dict__["__dict__"].__get__(owner).get(name)
+    descriptor = dict_of_class(owner).get(name)
     if type(descriptor) is not MemberDescriptorType:
         raise ValueError(f"{owner.__qualname__}.{name} is not a slot")
     return descriptor

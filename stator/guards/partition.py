@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import numpy
 import torch
 
-from stator.source import Source, is_a
+from stator.host.value_kinds import is_a
+from stator.source import Source
 
 Range: TypeAlias = tuple[int, int, int]  # where an address begins and ends, and the offset of its begin in the storage
 

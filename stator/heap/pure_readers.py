@@ -19,7 +19,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_class
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import dict_of_class, is_a
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Source
 
@@ -115,7 +115,7 @@ def entries_of_class(cls: type) -> dict[str, Any]:
 
 def proxy_of_class(cls: type) -> Any:
     """The `__dict__` of a class, whatever its metaclass says: a view, made anew at each read."""
-    return type.__dict__["__dict__"].__get__(cls)
+    return dict_of_class(cls)
 
 
 def _has_symbol(value: Any) -> bool:

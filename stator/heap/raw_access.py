@@ -19,7 +19,7 @@ import torch
 
 from stator.breaks import Break
 from stator.heap.tracker import ShadowKind
-from stator.host.value_kinds import is_a, module_of, mro_of
+from stator.host.value_kinds import dict_of_class, is_a, module_of, mro_of
 
 CONSTANT_TYPES: frozenset[type] = frozenset({
     int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
@@ -127,7 +127,7 @@ def is_constant_tuple(value: Any) -> bool:
 
 def is_member_of_pybind(cls: type) -> bool:
     """Whether instances of a class are members of an enumeration written in C++ (SDPBackend, ReduceOp.RedOpType)."""
-    return type(cls).__name__ == "pybind11_type" and "__entries" in type.__dict__["__dict__"].__get__(cls)
+    return type(cls).__name__ == "pybind11_type" and "__entries" in dict_of_class(cls)
 
 
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}

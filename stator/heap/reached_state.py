@@ -24,7 +24,7 @@ from stator import _hook
 from stator.graph.analysis.mutation import qualified_name
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, items_in_order, raw_members, slot_members
 from stator.heap.tracker import VariableTracker
-from stator.host.value_kinds import is_a, module_of, mro_of
+from stator.host.value_kinds import dict_of_class, is_a, module_of, mro_of
 
 _LIMIT = 20_000  # objects; with more of them no bound is known
 _LIBRARIES = sys.stdlib_module_names - {"__main__"} | {"torch", "numpy", "stator"}
@@ -111,7 +111,7 @@ class Reach:
         called = any(is_of_library(module_of(base)) for base in bases)
         for base in bases:
             if not is_of_library(module_of(base)) and id(base) not in self._holders:
-                own = type.__dict__["__dict__"].__get__(base)
+                own = dict_of_class(base)
                 self._holders[id(base)], self._seen[id(base)] = (own, id(base)), base
                 for name, each in own.items():
                     if (called or name.startswith("__")) and type(each) in _FUNCTIONS:

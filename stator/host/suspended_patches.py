@@ -26,6 +26,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from stator._core import newest_version
 from stator.host import torch_originals
 from stator.host.own_code import OWN_FOLDER
+from stator.host.value_kinds import dict_of_class
 
 Patches = list[tuple[Any, str, Any]]  # owner, name, what the program has there or ABSENT
 ABSENT = object()  # in the place of an entry: there is none
@@ -34,7 +35,6 @@ CLASSES: tuple[type, ...] = (torch.Tensor, nn.Parameter, nn.Module, torch.no_gra
 TENSOR_CLASSES = (torch.Tensor, nn.Parameter)
 _FOLDER = os.path.dirname(torch.__file__)
 _COMPILER = (os.path.join(_FOLDER, "_dynamo", ""), os.path.join(_FOLDER, "_compile.py"))
-_dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LIBRARIES = r".*/site-packages/(torch/(?!utils/data)|tqdm|execnet)"
 _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|{_IDLE_LIBRARIES}|<")
@@ -47,7 +47,7 @@ _VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
 _NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstance(owner, type) else owner.__dict__
                                      for owner, namespace, _ in _ORIGINALS]
 _ADDED: dict[int, set[str]] = {}  # names that came later, by the id of a copy: their absence is no patch
-_BASE = _dict_of(torch._C.TensorBase)
+_BASE = dict_of_class(torch._C.TensorBase)
 _TENSOR = _ORIGINALS[0][2]
 _OBJECT = vars(object)
 
@@ -146,7 +146,7 @@ def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]
 
 
 def names_of_class(cls: type) -> Mapping[str, Any]:
-    return NOW.views.get(id(cls)) or _dict_of(cls) if NOW.views else _dict_of(cls)
+    return NOW.views.get(id(cls)) or dict_of_class(cls) if NOW.views else dict_of_class(cls)
 
 
 def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _begin(patches: Patches, taken_off: bool) -> None:
     NOW.patches, NOW.views = patches, {}
     if taken_off:
         for owner in {id(owner): owner for owner, _, _ in patches}.values():
-            namespace = gc.get_referents(_dict_of(owner))[0] if isinstance(owner, type) else vars(owner)
+            namespace = gc.get_referents(dict_of_class(owner))[0] if isinstance(owner, type) else vars(owner)
             NOW.views[id(owner)] = NOW.views[id(namespace)] = dict(namespace)
         _take_off()
 

@@ -13,7 +13,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-_dict_of = type.__dict__["__dict__"].__get__
+from stator.host.value_kinds import dict_of_class
+
 _OWNERS = ("Tensor", "nn.Parameter", "nn.Module", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
            "", "nn.functional", "functional", "linalg", "_C._nn", "cuda", "overrides", "autograd",
            "utils._pytree")
@@ -27,7 +28,7 @@ def take() -> Originals:
         torch = sys.modules["torch"]
         for path in _OWNERS:
             owner = operator.attrgetter(path)(torch) if path else torch
-            namespace = _dict_of(owner) if isinstance(owner, type) else vars(owner)
+            namespace = dict_of_class(owner) if isinstance(owner, type) else vars(owner)
             _taken.append((owner, namespace, dict(namespace)))
         _drop_foreign(torch)
     return _taken

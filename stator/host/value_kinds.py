@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-_name_of = type.__dict__["__name__"].__get__
-mro_of = type.__dict__["__mro__"].__get__  # whatever a metaclass defines
+# Whatever a metaclass defines.
+name_of_class = type.__dict__["__name__"].__get__
+qualified_name_of = type.__dict__["__qualname__"].__get__
+dict_of_class = type.__dict__["__dict__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
 
 
 def is_a(value: Any, classes: Any) -> bool:
@@ -26,7 +29,7 @@ def module_of(cls: type) -> str:
 
 def name_in_errors(cls: type) -> str:
     """A class as CPython's errors name it: with its module where C code defines it.   collections.deque"""
-    name: str = _name_of(cls)
+    name: str = name_of_class(cls)
     try:
         type.__getattribute__(cls, "\0")
     except AttributeError as error:

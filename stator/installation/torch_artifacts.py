@@ -13,9 +13,11 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stator import _core, api, events
+from stator import _core, api
 from stator.capture import first_call
+from stator.capture.callables import CompiledCallable
 from stator.errors import OptionTypeError, OptionValueError, RecompileForbidden
+from stator.host import shown_names
 from stator.host.lazy_imports import load
 from stator.settings import marks
 from stator.settings.options import Settings, build_settings
@@ -43,7 +45,9 @@ class AotCompiledFunction:
         """Write the captures to a file; `torch.compiler.load_compiled_function` and `stator.load` read it."""
         if external_data:
             raise OptionValueError("external_data= is not accepted: Stator's files hold no parameters and buffers")
-        return api.save(self._entry, path)
+        if not (saved := api.save(self._entry, path)):
+            raise OptionValueError(f"nothing can be saved: {api.why_not_cached(self._entry)}")
+        return saved
 
     def disable_guard_check(self) -> None:
         raise OptionValueError("disable_guard_check() is not accepted: a call that breaks an assumption of the capture "
@@ -53,7 +57,7 @@ class AotCompiledFunction:
 def _stored_or_error(site: Any, compiled: object, bound: tuple[object, ...], args: object, kwargs: object) -> object:
     if first_call.take_stored(site, bound):
         return _core.RETRY
-    reason = events.names.missed(load("stator.capture.recompiles").nearest_miss(site, bound))
+    reason = shown_names.names.missed(load("stator.capture.recompiles").nearest_miss(site, bound))
     raise RecompileForbidden(f"no capture of {site.name} fits this call{reason}; give aot_compile() such inputs too")
 
 
@@ -81,7 +85,10 @@ def capture_only(entry: _core.CompiledFunction, args: tuple[object, ...], kwargs
 
 def aot_compile(original: Callable[..., object], settings: Settings,
                 example_inputs: tuple[tuple[object, ...], dict[str, object]]) -> AotCompiledFunction:
-    """Capture a function for example inputs, without a call of it, as torch's `aot_compile` does."""
+    """Capture a function for example inputs, without a call of it, as torch's `aot_compile` does.
+
+    Of a bound method the function is captured: the result takes the object as its first argument, as torch's does.
+    """
     if not settings.fullgraph:
         raise OptionValueError("aot_compile() needs torch.compile(..., fullgraph=True): code after a graph break is "
                                "captured when a call reaches it")
@@ -89,15 +96,19 @@ def aot_compile(original: Callable[..., object], settings: Settings,
         args, kwargs = example_inputs
     except (TypeError, ValueError):
         raise OptionTypeError(f"aot_compile({example_inputs!r}) is not accepted; use ((args...), {{kwargs}})") from None
+    if isinstance(original, types.MethodType):
+        original, args = original.__func__, (original.__self__, *args)
     entry = first_call.make_entry(original, settings)
-    capture_only(entry, args, kwargs)
+    with load("stator.backends.aot_wrappers").ahead_of_time():
+        capture_only(entry, args, kwargs)
     return AotCompiledFunction(entry, original)
 
 
 def add_aot_compile(compiled: Any) -> Any:
-    """Give a compiled function the method `aot_compile`."""
+    """Give a compiled function or bound method the method `aot_compile`."""
     mark = marks.compiled_mark(compiled)
-    if mark is not None and type(compiled) is _core.CompiledFunction:
+    if mark is not None and (type(compiled) is _core.CompiledFunction or
+                             type(compiled) is CompiledCallable and type(mark.traced) is types.MethodType):
         compiled.aot_compile = functools.partial(aot_compile, mark.traced, mark.settings)
     return compiled
 
@@ -120,7 +131,10 @@ def load_compiled_function(original: Callable[..., object]) -> Callable[..., obj
 
 def _loaded(files: Any, container: Any, f_globals: dict[str, object] | None) -> AotCompiledFunction:
     module, name = container.manifest["function"]
-    function = (f_globals or {}).get(name, vars(importlib.import_module(module)).get(name))
+    first, *rest = name.split(".")
+    function = (f_globals or {}).get(first, vars(importlib.import_module(module)).get(first))
+    for each in rest:  # a method, by its class
+        function = getattr(function, each, None)
     if (mark := marks.compiled_mark(function)) is not None:
         function = mark.traced
     if not isinstance(function, types.FunctionType):

@@ -27,8 +27,8 @@ from stator.graph.analysis.mutation import PURE_KERNELS, is_repeatable, operator
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
+from stator.host.value_kinds import mro_of
 from stator.interp.frame import Frame, Place, add_place
-from stator.interp.lookup import mro_of
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import is_unbacked

@@ -17,9 +17,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import is_a, mro_of, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.lookup import MISSING, find
 from stator.interp.numbers.symbolic_numbers import reaches_symbol
 from stator.interp.services import VM
 from stator.native.rows_declare import ROWS

@@ -6,7 +6,6 @@ guarded, so the entry itself can be pinned.  Classes that the trace itself made 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -14,11 +13,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.guards.guard import MISSING, Kind
 from stator.guards.guard_semantics import type_attribute
 from stator.host.suspended_patches import names_of_class
+from stator.host.value_kinds import mro_of
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread_class
 from stator.source import Pinned
 
-mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 late_mro = type.__getattribute__  # CPython makes that of some C types at their first use
 flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9

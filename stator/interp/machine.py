@@ -29,14 +29,16 @@ from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Box, ShadowKind
+from stator.host import shown_names
 from stator.host.own_code import OWN_FOLDER
+from stator.host.value_kinds import is_a
 from stator.interp import frame as frames
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.objects.object_texts import guard_names_in
 from stator.interp.services import VM
-from stator.source import CallOf, Pinned, is_a
+from stator.source import CallOf, Pinned
 
 Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)
@@ -217,6 +219,7 @@ class Machine(Mechanisms):
                         raise unsaid
                     guard_names_in(cast(VM, self), exc)
                 self.unwind(exc, again, chained)
+                del exc  # the program may let go of it, and see its objects die
         finally:
             if not failed:
                 self.frame = outer
@@ -386,7 +389,7 @@ class Machine(Mechanisms):
                 found.append((frame.code.co_filename, frame.line, frame.code.co_qualname, owner))
             frame = frame.caller()
         modules = [owner for *_, owner in found if is_a(owner, torch.nn.Module)]
-        names = events.names.modules(modules[-1], modules) if modules else {}
+        names = shown_names.names.modules(modules[-1], modules) if modules else {}
         return [UserFrame(file, line, name, names.get(id(owner), "")) for file, line, name, owner in reversed(found)]
 
     def stack_trace(self) -> str:
@@ -397,7 +400,7 @@ class Machine(Mechanisms):
         """The user's expression that made a node."""
         lines = (node.meta.get("stack_trace") or "").splitlines(keepends=True)
         place = self.lines.places.get(lines[-1]) if lines else None
-        return "" if place is None else events.names.expression(place.code, node.meta.get(AT, place.lasti))
+        return "" if place is None else shown_names.names.expression(place.code, node.meta.get(AT, place.lasti))
 
     def place_node(self, node: fx.Node) -> None:
         """Put on a node of the graph where the program stands, and what might catch its error."""

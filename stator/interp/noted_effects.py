@@ -22,10 +22,9 @@ from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard, warnings_can_raise
 from stator.heap.outside_changes import anything_changed
 from stator.heap.tracker import Box
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised
-from stator.interp.lookup import mro_of
 from stator.interp.mechanisms import has_changes
 from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM

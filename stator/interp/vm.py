@@ -60,7 +60,7 @@ class VM(Machine):
     call_native, call_listed, call_own = native_calls.call_native, native_calls.call_listed, native_calls.call_own
     sync, call_sync, intercepted = call_protocol.sync, call_protocol.call_sync, native_calls.intercepted
     handed_to_c, python_callable = native_calls.handed_to_c, native_calls.python_callable
-    is_python_iterable, check_order, note_order = native_calls.is_python_iterable, items.check_order, items.note_order
+    is_python_iterable, check_order = native_calls.is_python_iterable, items.check_order
     admit_slot, expose_for = native_calls.admit_slot, native_calls.expose_for
     guard_special_methods = native_calls.guard_special_methods
     guard_slots_of_tensors = native_calls.guard_slots_of_tensors

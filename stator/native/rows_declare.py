@@ -136,9 +136,8 @@ def c_members(owner: object) -> Iterator[tuple[str, Any]]:
             # `__dict__` and `__weakref__` of a Python class are not the C type's own.
             if isinstance(owner, type):
                 yield name, value
-        elif isinstance(owner, types.ModuleType) and is_c_type(value):
-            if not value.__flags__ & _NO_CONSTRUCTOR:
-                yield name, value
+        elif isinstance(owner, types.ModuleType) and is_c_type(value) and not value.__flags__ & _NO_CONSTRUCTOR:
+            yield name, value
 
 
 def optional_module(name: str) -> types.ModuleType:

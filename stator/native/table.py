@@ -12,12 +12,11 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, mro_of
 from stator.native import rows_arguments, rows_declare, rows_packages, rows_system  # noqa: F401  (declare the rows)
 from stator.native.rows_declare import NativeClass, Row
 
 __all__ = ["NO_RECEIVER", "NativeClass", "Row", "lookup", "name_of", "receiver_split"]
-_mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __mro__
 # Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
 _METHOD_KINDS = (rows_declare.MethodDescriptor, rows_declare.ClassMethodDescriptor)
 _THEMSELVES = (types.FunctionType, rows_declare.SlotWrapper, *_METHOD_KINDS)
@@ -58,7 +57,7 @@ def receiver_split(callable_: Any) -> tuple[Any, Any]:
         return callable_.__func__, callable_.__self__
     if id(callable_) in rows_declare.ROWS or kind in _THEMSELVES or is_a(callable_, (type, types.ModuleType)):
         return callable_, NO_RECEIVER
-    for owner in _mro_of(kind):
+    for owner in mro_of(kind):
         slot = owner.__dict__.get("__call__")
         if slot is not None:
             return (slot, callable_) if type(slot) is rows_declare.SlotWrapper else (callable_, NO_RECEIVER)
@@ -88,7 +87,7 @@ def _method_candidates(owner: type, name: str, of_instance: bool) -> tuple[Any, 
     found = _candidates.get(key)
     if found is None:
         wanted = _METHOD_KINDS if of_instance else (rows_declare.ClassMethodDescriptor,)
-        entries = (base.__dict__.get(name) for base in _mro_of(owner))
+        entries = (base.__dict__.get(name) for base in mro_of(owner))
         found = tuple(entry for entry in entries if type(entry) in wanted)
         if len(_candidates) >= _CANDIDATES_LIMIT:
             _candidates.clear()

@@ -75,9 +75,9 @@ def _c_functions() -> Iterator[Any]:
     for namespace in namespaces:
         for name in vars(namespace):
             function = getattr(namespace, name)
-            if isinstance(function, types.BuiltinFunctionType) and name not in _FUNCTION_NOT_LEAF:
-                if not name.startswith(("__", "_test_", "_foobar")):
-                    yield function
+            if isinstance(function, types.BuiltinFunctionType) and name not in _FUNCTION_NOT_LEAF \
+                    and not name.startswith(("__", "_test_", "_foobar")):
+                yield function
     yield torch.tensor  # lives in torch._C, beside functions that are no computation
 
 

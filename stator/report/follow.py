@@ -91,7 +91,7 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
     "captures": ((events.CaptureStarted, events.CaptureProgress, events.PiecesCompiled, events.CaptureFinished,
                   events.CompiledElsewhere, events.SwappedIn), _text),
     "effects": (_FINISHED, _effects),
-    "artifacts": ((events.ArtifactRefused,), _text),
+    "artifacts": ((events.ArtifactRefused, events.NotCached, events.EntryLoaded, events.CaptureAwaited), _text),
     "failures": ((events.InternalFailure,), _text),
     "all": ((events.Event,), _text),
 }

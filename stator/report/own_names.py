@@ -1,4 +1,4 @@
-"""Names that users give, in place of those of `events.Names`.
+"""Names that users give, in place of those of `shown_names.Names`.
 
 In: modules, calls, frames and misses of a capture.  Out: the way to a module, the names of arguments, lines and causes.
 """
@@ -12,13 +12,14 @@ from types import CodeType, FrameType
 from typing import cast
 
 from stator import events
+from stator.host import shown_names
 from stator.report.expressions import expression_at
 from stator.report.frames import is_library
 from stator.report.misses import change, nearest
 from stator.report.names import Placed, Point, loop_of, members, short, terms_of, user_lines
 
 
-class UserNames(events.Names):
+class UserNames(shown_names.Names):
     """Modules by the way from the compiled one, arguments by the parameters of `forward`."""
 
     def modules(self, root: object, wanted: Sequence[object]) -> dict[int, str]:
@@ -69,4 +70,4 @@ def calling_line() -> tuple[str, int] | None:
 _STATOR = events.__file__.removesuffix("events.py")
 
 
-events.names = UserNames()
+shown_names.names = UserNames()

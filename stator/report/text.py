@@ -106,6 +106,7 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
                                  f"(swapped in within {e.seconds:.2f} s)"),
     events.GraphKeptWhole: lambda e: f"regions: {e.graph_nodes} nodes compiled whole: {e.why}",
     events.EntryLoaded: lambda e: f"artifacts: {e.name} uses a stored entry with {e.guards} guards",
+    events.CaptureAwaited: lambda e: f"artifacts: {e.name} has waited {e.seconds:.1f} s: {e.ended}",
     events.NotCached: lambda e: f"artifacts: {e.name}: {e.why}" + (f" ({e.filename}:{e.line})" if e.line else ""),
     events.ArtifactRefused: lambda e: f"artifacts: {e.path} is not used: {e.why}",
     events.ResumeCode: lambda e: f"resume code of {e.name}: {len(e.code.co_code)} bytes",

@@ -26,6 +26,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "artifact_dir": ("", "folder of stored entries, else STATOR_CACHE_DIR; none: nothing is stored or loaded"),
     "artifact_mode": ("", "off, read or read-write, else STATOR_CACHE_MODE; read-write where a folder is named"),
     "artifact_store_bytes": (4 << 30, "size of that folder beyond which entries that were not used for longest go"),
+    "artifact_wait_seconds": (300, "how long a call waits at most for another process that captures the same function"),
     "artifact_trusted_dirs": ("", "folders whose artifacts need no signature by the user's key; joined by os.pathsep"),
     "artifact_key_file": ("", "file of the key that signs artifacts; else one in the user's folder for settings"),
     "enable_compiler_collectives": (False, "ranks agree on sizes that differ between them before they capture"),
@@ -122,10 +123,8 @@ class _Patch(contextlib.ContextDecorator):
     def __exit__(self, *exc: object) -> None:
         before = self.before.pop()
         for name in self.changes:
-            if name in before:
-                self.holder._values[name] = before[name]
-            else:
-                self.holder._values.pop(name, None)
+            self.holder._values.pop(name, None)
+        self.holder._values.update({name: before[name] for name in self.changes if name in before})
 
 
 def known_name(name: str) -> str:

@@ -22,14 +22,14 @@ def test_two_processes(tmp_path: Path) -> None:
     saved = json.loads(in_new_interpreters(["-m", MODULE, "save", str(tmp_path)])[0].splitlines()[-1])
     assert saved["calls of aot_compile"] == []  # the function was captured, not called
     assert saved["result"] == pytest.approx([math.sin(1) * 3 + 2] * 3)
-    assert "stator" in saved["kinds"] and saved["in the bundle"] == 3
-    assert (saved["method"], saved["own method"]) == (1, "the model's own: here")
+    assert "stator" in saved["kinds"] and saved["in the bundle"] == 4
+    assert (saved["method"], saved["bound"], saved["own method"]) == (1, 1, "the model's own: here")
     found = json.loads(in_new_interpreters(["-m", MODULE, "load", str(tmp_path)])[0].splitlines()[-1])
     assert found["ahead"] == saved["result"]
     assert found["refused"].startswith("RecompileForbidden: no capture of scaled fits this call: x")
-    assert found["method"] is True
+    assert found["method"] is True and found["gradient"] == found["eager gradient"]
     assert found["bundled"][0] is True and found["bundled"][1] == pytest.approx([math.sin(1) * 3 + 1] * 3)
-    assert (found["captures"], found["loaded"]) == (0, 4)
+    assert (found["captures"], found["loaded"]) == (0, 5)
     assert found["after a change"] == pytest.approx([math.sin(1) * 4 + 1] * 3) and found["recaptured"] == 1
 
 

@@ -45,10 +45,13 @@ def save(folder: Path) -> dict[str, Any]:
     compiled(x)
     function = torch.compile(scaled, backend="eager")
     function(x)
+    with torch.enable_grad():  # the backward pass is compiled ahead of time, too
+        bound = torch.compile(model.forward, backend="aot_eager", fullgraph=True).aot_compile(((x,), {}))
     bundle, info = torch.compiler.save_cache_artifacts()
     (folder / "bundle").write_bytes(bundle)
     return {"calls of aot_compile": calls, "result": ahead(x, shift=2.0).tolist(), "kinds": sorted(info.artifacts),
-            "in the bundle": len(info.stator_artifacts), "method": compiled.save(str(folder / "layer")),
+            "in the bundle": len(info.stator_artifacts), "bound": bound.save_compiled_function(str(folder / "bound")),
+            "method": compiled.save(str(folder / "layer")),
             "own method": torch.compile(Writer(2, 2)).save("here")}
 
 
@@ -64,6 +67,13 @@ def load(folder: Path) -> dict[str, Any]:
             ahead(torch.ones(4), shift=2.0)
         except Exception as error:
             found["refused"] = f"{type(error).__name__}: {error}"
+        with open(folder / "bound", "rb") as file, torch.enable_grad():
+            bound = torch.compiler.load_compiled_function(file)
+            bound(model, x).sum().backward()
+        found["gradient"], model.linear.weight.grad = model.linear.weight.grad.tolist(), None
+        with torch.enable_grad():
+            model(x).sum().backward()
+        found["eager gradient"] = model.linear.weight.grad.tolist()
         method = stator.load(str(folder / "layer"), model, backend="aot_eager")
         found["method"] = torch.equal(method(x), model(x))
         stator.reset()  # else the next compile() of the model would share the entry of the first

@@ -1,4 +1,4 @@
-"""`python -m tests.cpython [--fullgraph] [--jsonl FILE] [module[::Class.method] ...]`: the table, and what differs.
+"""`python -m tests.cpython [--fullgraph] [--jsonl FILE] [--part K/N] [module[::Class.method] ...]`: the table, and what differs.
 
 In: names of modules of the interpreter's `test` package (all of `MODULES` by default).  Out: a line per module, then
 every test that passes in eager and not compiled; the exit status is 1 when there is one.
@@ -10,10 +10,12 @@ import argparse
 import collections
 import dataclasses
 import importlib.util
+import itertools
 import json
 import re
 import signal
 import sys
+import time
 
 from tests.cpython.modules import MODULES
 from tests.cpython.running import Outcome, run_module
@@ -35,9 +37,18 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cpython")
     parser.add_argument("--jsonl", help="append one record per test to this file")
     parser.add_argument("--fullgraph", action="store_true", help="capture bodies whole; a graph break refuses the test")
+    parser.add_argument("--part", default="0/1", help="K/N: every N-th test from the K-th on, for N processes side by side")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin no test after so many minutes (0: run all)")
     parser.add_argument("modules", nargs="*")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # `timeout` ends the child too
+    part, parts = map(int, options.part.split("/"))
+    numbers, ends = itertools.count(parts - part), time.monotonic() + 60 * (options.minutes or 1e6)
+
+    def is_wanted(pattern: str, found: str) -> bool:
+        named = not pattern or re.search(pattern, found) is not None
+        return named and next(numbers) % parts == 0 and time.monotonic() < ends
+
     bad: list[tuple[str, Outcome]] = []
     codes: collections.Counter[str] = collections.Counter()
     totals: collections.Counter[str] = collections.Counter()
@@ -48,8 +59,7 @@ def main(arguments: list[str]) -> int:
         if importlib.util.find_spec(f"test.{module}") is None:
             print(f"{module:32s} is no module of this interpreter's tests", flush=True)
             continue
-        for outcome in run_module(module, lambda found, test=test: not test or re.search(test, found) is not None,
-                                  options.fullgraph):
+        for outcome in run_module(module, lambda found, test=test: is_wanted(test, found), options.fullgraph):
             verdict = outcome.verdict()
             counts[verdict] += 1
             counts["eager"] += outcome.compiled is not None

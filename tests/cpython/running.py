@@ -27,11 +27,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stator import api, errors, events
+from stator import api, config, errors, events
+from tests.cpython import extension_rows
 
 SECONDS = 20.0  # of processor time: on a busy machine a test is not slower for it
 PATIENCE = 10.0  # how many times as long it may take by the clock
 EXTRA_MEMORY = 4 << 30
+ITERATIONS = 5_000_000  # of loops that one capture follows: the time limit ends a test before that
 PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal a process gets when its parent dies
 
 
@@ -85,6 +87,8 @@ def name_of(case: unittest.TestCase) -> str:
 def run_module(module_name: str, wanted: Callable[[str], bool] = lambda name: True,
                fullgraph: bool = False) -> Iterator[Outcome]:
     cases = cases_of(module_name)
+    extension_rows.declare()
+    config.capture_iteration_limit = ITERATIONS
     api.compile(len_of, backend="eager")([])  # what the first capture loads, the children inherit
     gc.collect()
     gc.freeze()  # tests call gc.collect() again and again: what is loaded by now is not theirs to scan

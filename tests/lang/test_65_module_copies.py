@@ -3,6 +3,7 @@
 import copy
 import functools
 import importlib.util
+import json
 import operator
 import sys
 
@@ -23,6 +24,8 @@ def copy_of(name):
 
 _functools, _operator, _heapq, _bisect = map(copy_of, ("_functools", "_operator", "_heapq", "_bisect"))
 outside = _operator.itemgetter(1)
+_json = copy_of("_json")
+scanner = _json.make_scanner(json.JSONDecoder())
 
 
 @case(call(ramp(3), 2), call(ramp(4), 5))
@@ -73,3 +76,11 @@ def callbacks_run_in_order(items):
         _functools.reduce(lambda a, b: a, [])
     except TypeError as error:
         return total, seen, str(error)
+
+
+@case(call(5), call(6), graphs=0)
+def types_of_copies_that_name_no_module(n):
+    context = json.JSONDecoder()
+    encode = _json.make_encoder(None, str, _json.encode_basestring, None, ": ", ", ", False, False, True)
+    return (_json.make_scanner(context)("[1, 2]", 0), scanner('{"a": 1}', 0), encode({"a": [n, None]}, 0),
+            type(encode) is json.encoder.c_make_encoder)  # fmt: skip

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import stator
 from stator import events
 from stator.backends.autograd_passes import JoinedPasses
-from stator.backends.pieces import EngineGradients
 from stator.backends.regions import plan
+from stator.backends.step_gradients import EngineGradients
 from tests.unit.backends.regions.test_regions import Block, Stack
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {

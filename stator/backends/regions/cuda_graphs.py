@@ -29,14 +29,24 @@ def recorder_of(flow: Flow) -> Record:
         raise Whole("a CUDA graph over pieces takes one device and constant sizes")
     [device] = devices
     compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
-    described = importlib.import_module("torch._inductor.cudagraph_utils").get_placeholder_info(flow.gm.graph)
+    utils = importlib.import_module("torch._inductor.cudagraph_utils")
+    described = utils.get_placeholder_info(flow.gm.graph)
     stay = [number for number, node in enumerate(flow.inputs) if ADDRESS_MARK in node.meta.get("tensor_dict", ())
             or node.meta.get("source") is not None and is_member_of_module(node.meta["source"])]
 
-    def record(kind: str, run: Boxed) -> Boxed:
+    def record(kind: str, run: Boxed, saved: int) -> Boxed:
         backward = kind == "backward"
+        names = [utils.PlaceholderInfo(f"saved_{number}", None, [], None) for number in range(saved + len(flow.inputs))]
+        lines: list[None] = []  # a line of the program for each output: torch's tree counts them
+
+        def run_counted(args: list[Any]) -> object:
+            out: list[object] = run(args)
+            lines[:] = [None] * len(out)
+            return out
+
         return compile_fx.cudagraphify(  # type: ignore[no-any-return]
-            run, () if backward else stay, device_index=device.index or 0, stack_traces=None, is_backward=backward,
-            is_inference=kind == "inference", placeholders=() if backward else tuple(described))
+            run_counted, range(saved) if backward else stay, device_index=device.index or 0, stack_traces=lines,
+            is_backward=backward, is_inference=kind == "inference",
+            placeholders=tuple(names if backward else described))
 
     return record

@@ -82,8 +82,14 @@ def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unr
     if record is not unrecorded and not plain:
         return None
     stitched = stitch(flow, list(pieces), directly=True)
+
+    def run_all(args: list[object]) -> object:
+        given = tuple(args)
+        args.clear()
+        return stitched(*given)
+
     if record is not unrecorded:
-        recorded = record("inference", lambda args: stitched(*args))
+        recorded = record("inference", run_all, 0)
 
     def run(*args: Any) -> Any:
         with torch.no_grad(), autocast():

@@ -37,7 +37,6 @@ LEAST_PERIOD = 8  # nodes
 LEAST_SAVING = 64  # nodes
 STEP_REPEATS = 16  # of a whole training step: each call of a piece costs about 50 us, in both passes
 ONE_PIECE = "one piece"  # in the meta of a graph: a part of a step with fewer repeats
-RECORDED = False  # whether layers that are found are pieces under CUDA graphs: named calls are
 WITH_A_COMPILER = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 
@@ -64,8 +63,6 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
         raise Whole("")
     if type(settings.regions) is tuple and not marked:
         raise Whole("it calls no module that options['regions'] names")
-    if records_cuda_graphs(settings) and not RECORDED and type(settings.regions) is not tuple:
-        raise Whole("CUDA graphs are recorded over a whole graph")
     if gm.meta.get(WRITTEN_AROUND):
         raise Whole("other pieces write to its inputs")
     check_values(gm.graph, inputs)

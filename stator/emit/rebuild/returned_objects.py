@@ -308,7 +308,8 @@ def rebuild_exception(build: Rebuilder, value: BaseException) -> str:
         frames = [frame for frame, _ in traceback.walk_tb(value.__traceback__)]
         held = {number: build.vm.frame_objects.held.get(id(frame)) for number, frame in enumerate(frames)}
         build.raised[name] = {number: values for number, values in held.items() if values}
-        trace = build.writer.constant(value.__traceback__, "traceback")
+        known = build.heap.tracker_of(value.__traceback__)
+        trace = build.outside(known.source) if known else build.writer.constant(value.__traceback__, "traceback")
         build.writer.line(f"{build.writer.constant(put_part)}({name}, "
                           f"{build.writer.constant(BaseException)}, '__traceback__', {trace})")
     build.attributes(value, name)

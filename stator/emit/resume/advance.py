@@ -18,7 +18,7 @@ import torch
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator import _core, events
+from stator import _core
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.resume.native_opcodes import plan_step
@@ -26,6 +26,7 @@ from stator.emit.resume.native_step import SlotKind, handling, own_frames_droppe
 from stator.emit.resume.resume_points import NATIVE_CODES, Left, ResumePoint
 from stator.heap.heap import Heap
 from stator.heap.tracker import Box
+from stator.host import shown_names
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState
 from stator.settings import marks
@@ -54,7 +55,7 @@ class Points:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
         found = self.known.get(key)
         if found is None:
-            place, text = events.names.resumed([state.place(state is not states[-1]) for state in states])
+            place, text = shown_names.names.resumed([state.place(state is not states[-1]) for state in states])
             found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at {text}", place)
             found.compiled = self.make_entry(found)
             self.known[key] = found

@@ -192,10 +192,6 @@ def _load_global(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[s
     return _step(instr, run, _CALLABLE if instr.flag else (V,))
 
 
-def _import_name(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
-    return _value(instr, lambda level, names: builtins.__import__(instr.argval, namespace, None, names, level))
-
-
 def _import_from(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
 
@@ -283,7 +279,9 @@ def _extend(method: Callable[..., Any], taken: int = 1) -> Callable[..., Any]:
 _PLANNERS: dict[str, Any] = {
     "CALL": _call, "CALL_KW": _call_kw, "CALL_FUNCTION_EX": _call_ex, "LOAD_ATTR": _load_attr,
     "LOAD_METHOD": _load_attr, "LOAD_SUPER_ATTR": _load_super_attr, "LOAD_GLOBAL": _load_global,
-    "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from,
+    "IMPORT_NAME": lambda instr, kwnames, namespace: _value(
+        instr, lambda level, names: builtins.__import__(instr.argval, namespace, None, names, level)),
+    "IMPORT_FROM": _import_from,
     "POP_JUMP_IF_FALSE": _jump_if(False), "POP_JUMP_IF_TRUE": _jump_if(True),
     "POP_JUMP_FORWARD_IF_FALSE": _jump_if(False), "POP_JUMP_BACKWARD_IF_FALSE": _jump_if(False),
     "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),

@@ -36,6 +36,10 @@ AccumulateGrad = torch._C._functions.AccumulateGrad
 _MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 
+class InOnePiece(Exception):
+    """The graph cannot be cut where it would have to be."""
+
+
 def boundary(function: Callable[..., Any]) -> Callable[..., Any]:
     has_side_effect(function)
     _BOUNDARIES.add(function)

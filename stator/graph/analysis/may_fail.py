@@ -130,17 +130,14 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem == "repeat_interleave":
         return _holds_tensor((node.args[1:], node.kwargs))
     if stem in _NEVER_ON_FLOATS:
-        return not all(is_floating(part) for part in pytree.tree_leaves(result))
+        return not all(isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
+                       for part in pytree.tree_leaves(result))
     return stem not in _NEVER and not stem.startswith("foreach_")
 
 
 def stem_of(target: object) -> str:
     """`add` of torch.add, Tensor.add_, operator.add and `__add__`; `?` of what is not torch's."""
     return operator_name(target).strip("_") or "?"
-
-
-def is_floating(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _is_on_a_gpu(node: fx.Node) -> bool:

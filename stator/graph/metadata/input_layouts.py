@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from stator.graph.metadata.propagation import ExactNeeded, Fakes
 from stator.graph.services import Recorder
+from stator.host.value_kinds import dict_of_class, mro_of
 from stator.source import Source
 
 PLAIN_CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
@@ -35,10 +36,10 @@ CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoeve
 
 def acts_as_parameter(cls: type) -> bool:
     """A pure reader for guards: whether a subclass of Parameter only adds to it."""
-    mro = type.__dict__["__mro__"].__get__(cls)
+    mro = mro_of(cls)
     if type(cls) is not type(torch.nn.Parameter) or torch.nn.Parameter not in mro:
         return False
-    added = [name for base in mro if base not in _BASES for name in type.__dict__["__dict__"].__get__(base)]
+    added = [name for base in mro if base not in _BASES for name in dict_of_class(base)]
     return not any(name not in _HARMLESS and (name.startswith("__") or hasattr(torch.nn.Parameter, name))
                    for name in added)
 
@@ -55,16 +56,15 @@ def acts_as_wrapper(cls: type) -> bool:
 
 
 def _own_dispatch(cls: type) -> Any:
-    for base in type.__dict__["__mro__"].__get__(cls):
-        found = type.__dict__["__dict__"].__get__(base).get("__torch_dispatch__")
+    for base in mro_of(cls):
+        found = dict_of_class(base).get("__torch_dispatch__")
         if found is not None:
             return None if found is torch._C._disabled_torch_dispatch_impl else found
     return None
 
 
 def _is_spoken(cls: type) -> bool:
-    entries = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(cls)
-               if base not in _BASES]
+    entries = [dict_of_class(base) for base in mro_of(cls) if base not in _BASES]
     return not any(name in own for own in entries for name in _UNSPOKEN) \
         and all(own.get("__hash__", torch.Tensor.__hash__) is torch.Tensor.__hash__ for own in entries)
 

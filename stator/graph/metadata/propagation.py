@@ -76,16 +76,6 @@ def forget() -> None:
     _held.clear()
 
 
-def _gives_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """x.view(torch.int32), which asks where in its storage a tensor begins."""
-    return any(type(value) is torch.dtype for value in (*args, *kwargs.values()))
-
-
-def attention_backends() -> tuple[bool, ...]:
-    """Which kernels scaled_dot_product_attention may choose: they lay their results out differently."""
-    return tuple([ask() for ask in _ASKED])
-
-
 class ExactNeeded(BaseException):
     """The program needs more than remembered results keep."""
 
@@ -115,7 +105,9 @@ class Propagation:
         """Key of one call, or None where the memo must not be used."""
         if not self.enabled:
             return None
-        if id(func) in _NEEDS_STORAGE or id(func) in _VIEWS and _gives_dtype(args, kwargs):
+        # x.view(torch.int32) asks where in its storage a tensor begins.
+        if id(func) in _NEEDS_STORAGE or id(func) in _VIEWS and any(
+                type(value) is torch.dtype for value in (*args, *kwargs.values())):
             if self.served:
                 raise ExactNeeded
             return None
@@ -129,7 +121,8 @@ class Propagation:
             return None
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or torch.is_inference_mode_enabled():
             return None
-        return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), attention_backends(), *parts)
+        kernels = tuple([ask() for ask in _ASKED])  # of attention, which lay their results out differently
+        return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), kernels, *parts)
 
     def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
         """Metadata of a plain dense tensor, requires_grad last; a first item of None says that it is not one."""

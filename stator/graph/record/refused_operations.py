@@ -254,7 +254,8 @@ class _Trial:
         self.kept = [each.shape for each in self.outputs] == before
         self.layouts = list(map(_layout, self.outputs))
         if self.kept and not fixed:
-            self.enlarged = any([bool((_behind(each) != number).any()) for each in self.outputs])
+            behind = [each.as_strided((_SPARE,), (1,), extent_of(each.shape, each.stride())) for each in self.outputs]
+            self.enlarged = any([bool((each != number).any()) for each in behind])
 
 
 def _real(value: object, spare: int = 0, number: int = 0) -> object:
@@ -287,7 +288,3 @@ def _layout(tensor: torch.Tensor) -> Layout:
     """Strides of single items count for nothing."""
     strides = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
     return tensor.dtype, tensor.shape, strides if tensor.numel() else []
-
-
-def _behind(output: torch.Tensor) -> torch.Tensor:
-    return output.as_strided((_SPARE,), (1,), extent_of(output.shape, output.stride()))

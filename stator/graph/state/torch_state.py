@@ -88,10 +88,8 @@ SAVED_HOOKS = Setting(set_saved_hooks, saved_hooks)
 
 def leave_dual_level() -> None:
     """After a trace, or a graph that has failed, which entered forward-mode differentiation; inside it or not."""
-    try:
+    with contextlib.suppress(RuntimeError):  # it was outside: torch does not say otherwise
         C._exit_dual_level(level=0)
-    except RuntimeError:  # it was outside: torch does not say otherwise
-        pass
 
 
 ANOMALY_MODE = Setting(C.set_anomaly_enabled, anomaly_mode,

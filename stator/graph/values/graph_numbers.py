@@ -35,11 +35,8 @@ FLOAT_MUL = torch.ops.stator.float_mul.default
 LARGEST_ADDED = 1 << 62  # of a number that is added: minus it fits in 64 bits as well
 
 
-def _as_written(tensor: str, place: str) -> str:
-    return f"{tensor}.item()" if place == "0" else f"{tensor}.view(-1)[{place}].item()"
-
-
-CALL_TEXTS[id(_core.tensor_item)] = _as_written
+CALL_TEXTS[id(_core.tensor_item)] = lambda tensor, place: (
+    f"{tensor}.item()" if place == "0" else f"{tensor}.view(-1)[{place}].item()")
 
 
 class InputItems:
@@ -183,18 +180,12 @@ def _fake_bound(origin: torch.Tensor, place: object, size: object, least: object
     return bound
 
 
-def _fake_item(element: torch.Tensor, number: object) -> Any:
-    return torch.library.get_ctx()._shape_env.create_unbacked_symint()
-
-
-def _fake_float(left: object, right: object) -> torch.Tensor:
-    return torch.empty((), dtype=torch.float64, device="cpu")
-
-
 torch.library.register_fake("stator::slice_bound", _fake_bound)
 for _name in ("float_add", "float_sub", "float_mul"):
-    torch.library.register_fake(f"stator::{_name}", _fake_float)
-torch.library.register_fake("stator::item_of_sum", _fake_item)
+    torch.library.register_fake(
+        f"stator::{_name}", lambda left, right: torch.empty((), dtype=torch.float64, device="cpu"))
+torch.library.register_fake(
+    "stator::item_of_sum", lambda element, number: torch.library.get_ctx()._shape_env.create_unbacked_symint())
 
 
 def item_of_sum(recorder: Recorder, fake: FakeTensor) -> Any:

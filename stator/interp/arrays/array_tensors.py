@@ -77,10 +77,10 @@ REDUCTIONS: dict[int, Any] = {id(ufunc): form for ufunc, form in (
     (numpy.add, forms.sum), (numpy.multiply, forms.prod), (numpy.maximum, forms.max), (numpy.minimum, forms.min),
     (numpy.logical_and, forms.all), (numpy.logical_or, forms.any))}
 LITERAL_LIMIT = 4096  # elements of an array of the trace that become a literal in the graph
-_DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
+NUMPY_DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
     "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
     "complex64", "complex128")}
-_TORCH_DTYPES = {theirs: ours for ours, theirs in _DTYPES.items()}
+_TORCH_DTYPES = {theirs: ours for ours, theirs in NUMPY_DTYPES.items()}
 
 
 def sign(x: torch.Tensor) -> torch.Tensor:
@@ -236,16 +236,11 @@ def torch_dtype(dtype: Any) -> torch.dtype:
     return found
 
 
-def numpy_dtype(dtype: torch.dtype) -> Any:
-    """The type of an array on a tensor's memory; None where there is none."""
-    return _DTYPES.get(dtype)
-
-
 def new_array(vm: VM, fake: FakeTensor, like: object = None) -> ndarray:
     """An array of which the layout is known, and whose contents are those of a tensor."""
     if like is not None:
         fake = _laid_out(vm, fake, like)
-    dtype = _DTYPES[fake.dtype]
+    dtype = NUMPY_DTYPES[fake.dtype]
     itemsize = dtype.itemsize
     size = 1 + sum((extent - 1) * stride for extent, stride in zip(fake.shape, fake.stride(), strict=True)) \
         if fake.numel() else 0

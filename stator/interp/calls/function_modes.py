@@ -96,9 +96,9 @@ def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: object) -> bool:
     if is_a(fn, type) and (issubclass(fn, torch.Tensor) or is_a(fn, type(torch.FloatTensor))) \
             or is_a(fn, torch._ops.HigherOrderOperator):
         raise refuse(f"{getattr(fn, '__name__', fn)}()")
-    if cls in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins":
-        if any(type(value) is FakeTensor for value in (receiver, *args, *(kwargs or {}).values())):
-            raise refuse(f"{getattr(descriptor, '__name__', descriptor)}() of a tensor")
+    if (cls in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins") \
+            and any(type(value) is FakeTensor for value in (receiver, *args, *(kwargs or {}).values())):
+        raise refuse(f"{getattr(descriptor, '__name__', descriptor)}() of a tensor")
     return False
 
 

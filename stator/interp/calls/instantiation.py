@@ -13,11 +13,11 @@ from stator.breaks import Break
 from stator.graph.metadata.input_layouts import acts_as_wrapper
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.suspended_patches import names_of_class
-from stator.host.value_kinds import is_a, module_of, name_in_errors
+from stator.host.value_kinds import is_a, module_of, mro_of, name_in_errors
 from stator.interp.calls import module_copies
 from stator.interp.calls.allowed_calls import refuse_disabled
 from stator.interp.frame import Continuation, Frame, Raised, raising
-from stator.interp.lookup import MISSING, find, flags_of, mro_of
+from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import C_METHODS
 from stator.interp.services import VM

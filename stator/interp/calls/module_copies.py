@@ -25,6 +25,7 @@ _POINTERS = {types.BuiltinFunctionType: (0,), types.MethodDescriptorType: (3,), 
              types.GetSetDescriptorType: (3,), types.WrapperDescriptorType: (3, 4), types.MemberDescriptorType: ()}
 _DESCRIPTORS = (types.MethodDescriptorType, types.ClassMethodDescriptorType, types.WrapperDescriptorType,
                 types.GetSetDescriptorType, types.MemberDescriptorType)
+_ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _definition = ctypes.pythonapi.PyModule_GetDef
 _definition.argtypes, _definition.restype = [ctypes.py_object], ctypes.c_void_p
 _module_of_type = ctypes.pythonapi.PyType_GetModule
@@ -37,9 +38,12 @@ def declare(fn: object) -> bool:
     """Declare the module or the type of a C callable, if that is a copy of one that has rows."""
     owner = _owner_of(fn)
     module = _module_of_c_type(owner) if isinstance(owner, type) else owner
-    if type(module) is not types.ModuleType or id(owner) in _seen:
+    if id(owner) in _seen or type(module) is not types.ModuleType and not is_c_type(owner):
         return False
     _seen[id(owner)] = owner
+    if isinstance(owner, type) and module is None:
+        return _declare_pairs([pair for known in _same_types(owner) for pair in _type_pairs(owner, known)])
+    assert isinstance(module, types.ModuleType)
     if not _originals:
         for each in [*sys.modules.values()]:
             if type(each) is types.ModuleType and (address := _definition(each)):
@@ -51,6 +55,10 @@ def declare(fn: object) -> bool:
     if isinstance(owner, type) and not any(owner is copy for copy, _ in pairs):  # not exported by the module
         pairs += [pair for known in _hidden_types(original) if known.__name__ == owner.__name__
                   for pair in _type_pairs(owner, known)]
+    return _declare_pairs(pairs)
+
+
+def _declare_pairs(pairs: list[tuple[object, object]]) -> bool:
     for copy, known in pairs:
         if id(known) in ROWS and id(copy) not in ROWS:
             ROWS[id(copy)], NAMES[id(copy)] = replace(ROWS[id(known)], obj=copy), NAMES[id(known)]
@@ -74,6 +82,15 @@ def _module_of_c_type(owner: type) -> object:
     except TypeError:  # a type without a module
         return None
     return ctypes.cast(address, ctypes.py_object).value
+
+
+def _same_types(owner: type) -> list[type]:
+    """A type that rows know, of the same name and with the same C code in each slot: for types that name no module."""
+    known = [row.obj for row in [*ROWS.values()] if isinstance(row.obj, type) and row.obj is not owner
+             and (row.obj.__module__, row.obj.__name__) == (owner.__module__, owner.__name__)]
+    return [each for each in known[:1] if owner.__flags__ & _ON_HEAP and all(
+        key in vars(each) and _same_code(part, vars(each)[key]) for key, part in vars(owner).items()
+        if isinstance(part, types.WrapperDescriptorType))]
 
 
 def _hidden_types(original: types.ModuleType) -> set[type]:

@@ -139,7 +139,11 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         if kwargs:
             kwargs = {name: vm.python_callable(value) if name in ("key", "func") else value
                       for name, value in kwargs.items()}
-    result = vm.native(fn, args, kwargs)
+    try:
+        result = vm.native(fn, args, kwargs)
+    finally:
+        if row.mutates and row.calls_back:
+            vm.heap.note_write(every[0])  # called back, the program may have looked for changes so far
     if row.compares:
         note_made(vm.heap, result)
         if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
@@ -205,9 +209,8 @@ def refuse_copies(vm: VM, fn: Callable[..., Any], value: object) -> None:
 
 def admit_slot(vm: VM, method: Any, args: Any) -> None:
     """The same of what an operator reaches; a type that lacks the slot says so itself."""
-    if type(method) in _SLOTS and id(method) not in RULES:
-        if admit(vm, method, lookup(method), args).compares:
-            note_compared(vm.heap, args)
+    if type(method) in _SLOTS and id(method) not in RULES and admit(vm, method, lookup(method), args).compares:
+        note_compared(vm.heap, args)
 
 
 def expose_for(vm: VM, row: Row, values: Iterable[Any]) -> None:

@@ -226,9 +226,6 @@ class CloseCall(Continuation):
     __slots__ = ("cont", "kind")
     resumes, plain = True, ("kind",)
 
-    def __init__(self, cont: Continuation | None, kind: str) -> None:
-        self.cont, self.kind = cont, kind
-
     def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         raise Raised(RuntimeError(f"{self.kind} ignored GeneratorExit"))
 

@@ -153,19 +153,6 @@ async def drive_async_generator(vm: VM, body: Suspended) -> Any:
             exc = error.with_traceback(None)
 
 
-def make_generator(vm: VM, frame: Frame) -> Any:
-    body = frame.generator = Suspended(frame)
-    func, code = frame.func, frame.code
-    names = (code.co_name, code.co_qualname) if func is None else (func.__name__, func.__qualname__)
-    return driven(vm, body, code.co_flags, *names)
-
-
-def stand_in_generator(vm: VM, body: Suspended, original: Any) -> Any:
-    """The stand-in of a generator from outside: dropping it closes the body, in the trace."""
-    flags = COROUTINE if type(original) is types.CoroutineType else 0
-    return driven(vm, body, flags, original.__name__, original.__qualname__)
-
-
 def driven(vm: VM, body: Suspended, flags: int, name: str, qualname: str) -> Any:
     """The object that the program holds of `body`."""
     if flags & ASYNC_GENERATOR:
@@ -183,7 +170,10 @@ def driven(vm: VM, body: Suspended, flags: int, name: str, qualname: str) -> Any
 
 @op
 def RETURN_GENERATOR(vm: VM, frame: Frame, instr: Instruction) -> None:
-    made, parent = make_generator(vm, frame), frame.parent
+    func, code, parent = frame.func, frame.code, frame.parent
+    names = (code.co_name, code.co_qualname) if func is None else (func.__name__, func.__qualname__)
+    frame.generator = body = Suspended(frame)
+    made = driven(vm, body, code.co_flags, *names)
     frame.parent = frame.outer = None
     if frame.is_base:
         raise Finished(made)
@@ -408,12 +398,15 @@ def fill_body(body: Suspended, frame: Frame) -> None:
     body.exc_state.value = handled_in(frame)
 
 
-def owned_generator(vm: VM, generator: object) -> Any:
+def owned_generator(vm: VM, generator: Any) -> Any:
     """A stand-in for a generator that only the suspended frames hold: they drop it, and that closes it."""
     tracker = vm.heap.by_standin[id(generator)]
     body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later
     made = body.handle()
-    return stand_in_generator(vm, body, generator) if made is generator else made
+    if made is not generator:
+        return made
+    flags = COROUTINE if type(generator) is types.CoroutineType else 0
+    return driven(vm, body, flags, generator.__name__, generator.__qualname__)
 
 
 def walked_generator(vm: VM, generator: object) -> Any:

@@ -21,10 +21,10 @@ from stator.heap.heap import Heap
 from stator.heap.records import Scope
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import names_of_class
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import dict_of_class, is_a, mro_of, name_in_errors
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class, mro_of
+from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
 from stator.interp.services import VM
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -261,9 +261,10 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
             return vm.give(value, cont)
         if name == "__class__" and value is type(obj):
             return vm.give(value, cont)
-        if type(obj) not in TRUSTED_TYPES:
+        if type(obj) not in TRUSTED_TYPES and not is_a(obj, BaseException):
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
-        value = heap.adopt(value, Attr(tracker.source, name))
+        value = heap.adopt(value, Attr(tracker.source, name) if type(obj) in TRUSTED_TYPES
+                           else CallOf(Pinned(descr.__get__), (tracker.source,)))
     vm.give(value, cont)
 
 
@@ -347,7 +348,7 @@ def guard_member(vm: VM, cls: type, name: str) -> None:
     elif name == "__base__":
         guard_field(vm, cls, "__bases__")
     elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__"):
-        own = type.__dict__["__dict__"].__get__(cls)
+        own = dict_of_class(cls)
         name = "__annotations_cache__" if name == "__annotations__" and "__annotations_cache__" in own else name  # 3.14
         if name == "__annotations__" and name not in own:
             raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)

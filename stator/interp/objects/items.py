@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import operator
 import types
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from stator.interp.numbers.symbolic_numbers import knows_item
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import DISCARD
 from stator.interp.objects.attributes import read_dict
+from stator.interp.objects.process_facts import note_order
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item, tensor_key
 from stator.interp.torch_function_protocol import own_method
@@ -57,12 +57,16 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
         parts: Any = key if type(key) is tuple else (key,)
         if vm.modes.indexes_stay_tensors and cls is FakeTensor and (
                 type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)):
-            parts = [_as_index(vm, obj, part) for part in parts]
+            parts = [part if type(part) is FakeTensor else vm.torch_call(
+                torch.full, ((), part), {"dtype": torch.int64, "device": obj.device}) for part in parts]
             return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
         key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
     if cls is list or cls is tuple:
         if type(key) is int:
-            return vm.give(_sequence_item(vm, obj, key), cont)
+            if not knows_item(vm, obj, key):
+                vm.heap.expose_length(obj)
+            value = raising(operator.getitem, obj, key)
+            return vm.give(value.force() if type(value) is Box else value, cont)
     elif cls is dict:
         if type(key) is str or type(key) is int:
             value = read_dict(vm, obj, key)
@@ -84,12 +88,6 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
     get_item_native(vm, obj, key, cont)
 
 
-def _as_index(vm: VM, tensor: torch.Tensor, part: object) -> Any:
-    if type(part) is FakeTensor:
-        return part
-    return vm.torch_call(torch.full, ((), part), {"dtype": torch.int64, "device": tensor.device})
-
-
 def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None) -> None:
     """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
     heap = vm.heap
@@ -107,13 +105,6 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
         elif tracker.shape is not ShadowKind.VALUE:
             heap.expose(obj)
     vm.give(vm.native(operator.getitem, (obj, key)), cont)
-
-
-def _sequence_item(vm: VM, obj: object, index: int) -> Any:
-    if not knows_item(vm, obj, index):
-        vm.heap.expose_length(obj)
-    value = raising(operator.getitem, obj, index)
-    return value.force() if type(value) is Box else value
 
 
 def _subscript_class(vm: VM, cls: type, key: object, cont: Continuation | None) -> None:
@@ -295,20 +286,3 @@ def check_order(vm: VM, value: Any) -> None:
                               or is_a(item, torch.Tensor) for item in value):
         raise Break("SB013", "the order of a set whose members hash by identity")
     note_order(vm, value)
-
-
-def note_order(vm: VM, value: Any) -> None:
-    """Note that the order of a set which the trace has made counts: another process may have another one."""
-    kinds = {hash_kind(item) for item in value} if len(value) > 1 else ()
-    vm.identity.of_seed = vm.identity.of_seed or "seed" in kinds
-    if "address" in kinds:
-        vm.identity.of_process = vm.identity.of_process or f"the order of a set in line {vm.running.line}"
-
-
-def hash_kind(item: object) -> str:
-    """The state, beyond the value, that its hash depends on."""
-    if type(item) is tuple:
-        return next((kind for kind in ("address", "seed") if kind in map(hash_kind, item)), "")
-    if type(item) in (str, bytes) or is_a(item, enum.Enum):
-        return "seed"
-    return "" if type(item) in (int, float, bool, complex) else "address"

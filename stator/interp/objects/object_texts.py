@@ -22,16 +22,15 @@ from stator.heap.outside_changes import changed_trackers
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import ShadowKind
-from stator.host.value_kinds import is_a, module_of
+from stator.host.value_kinds import is_a, module_of, name_of_class, qualified_name_of
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.descriptors import guard_member
+from stator.interp.objects.process_facts import note_order
 from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
 from stator.source import Attr, Pinned
 
 _NAMES = ("__name__", "__qualname__", "__module__")
-_name_of = type.__dict__["__name__"].__get__
-_qualified_name_of = type.__dict__["__qualname__"].__get__
 _SHOWN_BY_REPR = (repr, ascii)
 _REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY, NativeClass.SPECIAL)
 _NAMED = (type, types.ModuleType)  # shown by name
@@ -64,7 +63,7 @@ def guard_names_in(vm: VM, error: BaseException) -> None:
         return
     for cls in {cls for cls, _ in vm.classes.lookups} | {type(tracker.original) for tracker in vm.heap.trackers}:
         if cls not in vm.classes.named and is_mutable_class(cls) \
-                and (_name_of(cls) in text or _qualified_name_of(cls) in text):
+                and (name_of_class(cls) in text or qualified_name_of(cls) in text):
             guard_names(vm, cls)
 
 
@@ -108,7 +107,7 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
 
 def with_originals(vm: VM, text: object, fn: object = None) -> object:
     """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
-    if type(fn) is _json.make_encoder:  # a fresh list of parts; a tuple since 3.12
+    if repr(type(fn)) == repr(_json.make_encoder):  # or a copy; a fresh list of parts, a tuple since 3.12
         return type(text)([with_originals(vm, part) for part in text])  # type: ignore[call-arg, attr-defined]
     for digits, original in vm.identity.standins.items():
         if type(text) is str:
@@ -145,7 +144,7 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     if is_a(value, _NAMED):
         return
     if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
-        vm.note_order(value)
+        note_order(vm, value)
     for part in _parts(value):
         _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)

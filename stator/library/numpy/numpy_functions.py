@@ -191,7 +191,7 @@ def array_of(vm: VM, fake: Any) -> Any:
     if fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg() or vm.heap.by_standin.get(
             id(fake)) is None and not fake.is_contiguous():
         raise Break("SB003", "a tensor's values as an array")
-    if array_tensors.numpy_dtype(fake.dtype) is None:
+    if fake.dtype not in array_tensors.NUMPY_DTYPES:
         raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
     if Strategy.FIXED_STORAGES in vm.turned_off:
         raise Break("SB003", "an array on the memory of a tensor that is resized")

@@ -133,9 +133,6 @@ class KeepValue(Continuation):
 
     __slots__ = ("obj", "name", "cont")
 
-    def __init__(self, obj: object, name: str, cont: object) -> None:
-        self.obj, self.name, self.cont = obj, name, cont
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         writable_dict(vm, self.obj, self.name, MISSING)[self.name] = value
         vm.give(value, self.cont)

@@ -165,9 +165,6 @@ class NoteAlias(Continuation):
     __slots__ = ("alias", "cont")
     resumes, held = True, ("alias",)
 
-    def __init__(self, alias: object, cont: object) -> None:
-        self.alias, self.cont = alias, cont
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         try:
             vm.sync(lambda: store_attr(vm, value, "__orig_class__", self.alias, None))

@@ -19,6 +19,7 @@ import typing_extensions
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
+from stator.interp.lookup import MISSING
 from stator.interp.machine import is_own
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
@@ -83,13 +84,14 @@ def _subscribe(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return vm.native_unhooked(callee, args, kwargs)
 
 
-def caller_module(vm: VM, levels: int) -> Any:
+def caller_module(vm: VM, levels: int, default: str | None = "__main__") -> Any:
     """`__name__` of the module whose frame is `levels` above the running one."""
     frame = vm.frame
     while frame is not None and (levels or is_own(frame)):
         levels -= not is_own(frame)
         frame = frame.caller()
-    return "__main__" if frame is None else frame.scope.read("__name__")
+    name = MISSING if frame is None else frame.scope.read("__name__")
+    return default if name is MISSING else name
 
 
 @suspending_rule(enum.EnumType._create_)  # type: ignore[attr-defined]
@@ -110,7 +112,7 @@ def _existing(module: types.ModuleType, name: str) -> list[Any]:
 def _make_type_parameter(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """TypeVar("T"), where it is a C type: it belongs to the module of the frame that makes it."""
     made = vm.native_unhooked(callee, args, kwargs)
-    setattr(made, "__module__", caller_module(vm, 0))
+    setattr(made, "__module__", caller_module(vm, 0, None))
     return made
 
 
@@ -126,7 +128,7 @@ def _has_generic_origin(vm: VM) -> bool:
 
 
 # typing._caller(depth): the module in which a TypeVar or NewType is made
-rule(*_existing(typing, "_caller"))(lambda vm, depth=1, default='__main__': caller_module(vm, depth))
+rule(*_existing(typing, "_caller"))(lambda vm, depth=1, default='__main__': caller_module(vm, depth, default))
 # C code that calls a function of typing's
 suspending_rule(*[typing.Generic.__dict__["__init_subclass__"] for _ in _existing(typing, "_generic_init_subclass")])(
     lambda vm, cont, /, *args, **kwargs: vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont))

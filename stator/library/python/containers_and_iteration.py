@@ -1,6 +1,5 @@
 """Rules for containers, iteration and suspended frames.   dict.get, list.append, iter, next, len, generator.send
 
-    group.split(ValueError)   C walks the exception group, the program's `derive` is interpreted
     await agen.asend(v)       C drives the driver of the interpreted frame (see interp/generators)
 """
 
@@ -304,16 +303,6 @@ suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
-
-
-@rule(BaseExceptionGroup.split, BaseExceptionGroup.subgroup, BaseExceptionGroup.derive)
-def _take_apart(vm: VM, callee: Any, group: Any, /, *args: Any) -> Any:
-    vm.heap.expose_deep((group, *args))
-    for value in (group, *args):
-        if vm.heap.is_opaque(value):
-            raise Break("SB005", "a group of exceptions from outside")
-    given = [vm.python_callable(value) if type(value) is types.BuiltinFunctionType else value for value in args]
-    return vm.native(callee, (group, *given))
 
 
 async def _sample() -> Any:

@@ -25,10 +25,10 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import Box
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.calls.native_calls import function_defaults, keyword_default
 from stator.interp.frame import UNBOUND, Raised
-from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
+from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.assignment import DISCARD, store_on_class
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.objects.descriptors import load_module_attr

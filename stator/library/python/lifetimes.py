@@ -13,6 +13,7 @@ gc.collect() are noted, and gc.is_tracked() reads the note.
 from __future__ import annotations
 
 import collections
+import ctypes
 import gc
 import sys
 import types
@@ -23,6 +24,8 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.heap.outside_changes import anything_let_go
+from stator.heap.pure_readers import referent_of
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import ExcState, Frame
@@ -31,7 +34,7 @@ from stator.interp.machine import is_own
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.python.weak_references import KEPT, WEAK
+from stator.library.python.weak_references import KEPT, WEAK, handed_values_are_held, in_variables
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
 _HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC
@@ -39,7 +42,8 @@ _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _SIZED = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, collections.deque,
           collections.OrderedDict)
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-_NOT_FOLLOWED = (types.ModuleType, types.CodeType, types.FrameType, Frame, FakeTensor, *_SUSPENDED)
+_NOT_FOLLOWED = (types.ModuleType, types.CodeType, types.FrameType, Frame, FakeTensor, *SYMBOLIC, *_SUSPENDED)
+_CLEAR = getattr(ctypes.pythonapi, "_PyWeakref_ClearRef", None)  # without the callback; in every Python so far
 _WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
@@ -47,6 +51,28 @@ def refuse_collections(vm: VM) -> None:
     """Break where a collection may change the weak references from outside that the call reads."""
     if vm.identity.collects and any(is_a(each.original, _WEAK_TYPES) for each in vm.heap.trackers):
         raise Break("SB019", "gc.collect() in a call that reads weak references from outside", turn_off=WEAK)
+
+
+@rule(weakref.ref.__call__)
+def _referent(vm: VM, reference: Any, /) -> Any:
+    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded."""
+    if vm.heap.is_opaque(reference):
+        raise Break("SB019", f"a {type(reference).__name__}")
+    referent = referent_of(reference)
+    tracker = None if referent is None else vm.heap.tracker_of(referent)
+    if tracker is not None and (anything_let_go(vm.heap) or not handed_values_are_held(vm, tracker.original)):
+        raise Break("SB019", "a call of a weak reference after an object from outside was let go")
+    is_kept = is_a(referent, KEPT) or type(referent) is FakeTensor
+    if type(referent) is types.FunctionType and id(referent) not in vm.fresh:  # from outside, in a class or a module
+        is_kept = bool(vm.classes.overlays) or anything_let_go(vm.heap)
+    if tracker is None and is_kept and id(referent) not in in_variables(vm):
+        kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
+        raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
+    seen = vm.identity
+    if tracker is None and (id(referent) in seen.ids or id(referent) in seen.hashes or id(referent) in seen.shown) \
+            and _unreached(vm, [referent]):
+        raise Break("SB019", "a weak reference to an object of the trace whose address was read", whole_call=True)
+    return referent
 
 
 @rule(weakref.proxy)
@@ -63,16 +89,17 @@ def _collect(vm: VM, generation: object = 2) -> None:
     following = frame.unit.instructions[frame.ip]
     if is_own(frame) or following.opname != "POP_TOP" or type(generation) is not int:
         raise Break("SB019", "gc.collect: how many objects it found depends on when objects die")
-    alive = [found for each in vm.identity.weakly if (found := each()) is not None]
-    if WEAK in vm.turned_off or not _reaches_all(vm, alive):
-        raise Break("SB019", "gc.collect: weak references of the call depend on when objects die")
+    dying = _unreached(vm, [found for each in vm.identity.weakly if (found := each()) is not None])
+    if WEAK in vm.turned_off or dying and not _clear_references(vm, dying):
+        raise Break("SB019", "gc.collect: weak references of the call depend on when objects die",
+                    whole_call=bool(dying))  # no segment may hold an object that dies here
     vm.identity.collects = True
-    untracked = [each for each in _in_variables(vm) if _may_untrack(vm, each, 1)]
+    untracked = [each for each in _collected_in_variables(vm) if _may_untrack(vm, each, 1)]
     vm.identity.untracked.update((id(each), each) for each in untracked)
     note(vm, PlainCall(gc.collect, (generation,), {}), True)
 
 
-def _in_variables(vm: VM) -> Iterator[object]:
+def _collected_in_variables(vm: VM) -> Iterator[object]:
     """Tuples and dicts that variables hold, and those inside them."""
     todo: list[Any] = []
     frame = vm.frame
@@ -88,8 +115,23 @@ def _in_variables(vm: VM) -> Iterator[object]:
             yield value
 
 
-def _reaches_all(vm: VM, wanted: list[object]) -> bool:
-    """Whether variables of the call, and objects from outside, reach these objects: no collection ends them."""
+def _clear_references(vm: VM, dying: list[object]) -> bool:
+    """Clear the weak references to objects that only the trace holds, as their end does.   False: it cannot."""
+    references = [each for value in dying for each in weakref.getweakrefs(value)]
+    if _CLEAR is None or vm.depth > 1:  # C code in between may hold the object
+        return False
+    lost = _unreached(vm, references)
+    callbacks = [(each, each.__callback__) for each in references if not any(each is other for other in lost)]
+    for each in references:
+        _CLEAR(ctypes.py_object(each))
+    for each, callback in callbacks:  # of the library: others break where they are made
+        if callback is not None:
+            vm.call_sync(callback, (each,))
+    return True
+
+
+def _unreached(vm: VM, wanted: list[object]) -> list[object]:
+    """Those of the objects made inside that no variable of the call and no object from outside reaches."""
     missing = {id(each) for each in wanted if vm.heap.tracker_of(each) is None}
     todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers] if missing else []
     todo += [value for scope in vm.heap.scopes.values() for value in scope.overlay.values()] if missing else []
@@ -116,7 +158,7 @@ def _reaches_all(vm: VM, wanted: list[object]) -> bool:
             todo += [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
         elif not is_a(value, _NOT_FOLLOWED) and not (is_a(value, type) and id(value) not in vm.fresh):
             todo += gc.get_referents(value)
-    return not missing
+    return [each for each in wanted if id(each) in missing]
 
 
 def _may_untrack(vm: VM, value: object, depth: int) -> bool:

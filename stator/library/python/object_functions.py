@@ -7,7 +7,6 @@ made inside is hashed again in the residual where the number leaves the trace.
 from __future__ import annotations
 
 import collections
-import copy
 import sys
 import types
 import weakref
@@ -22,7 +21,7 @@ from stator.code.opcodes import ONE_DICT_OF_LOCALS
 from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES, raw_members
 from stator.heap.tracker import Box, ShadowKind
-from stator.host.value_kinds import is_a, name_in_errors
+from stator.host.value_kinds import dict_of_class, is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.numbers import symbolic_numbers
@@ -30,6 +29,7 @@ from stator.interp.objects.assignment import GiveNone, store_attr, store_generic
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
 from stator.interp.objects.descriptors import load_type_attr
 from stator.interp.objects.operators import call_slot
+from stator.interp.objects.process_facts import note_number
 from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
@@ -50,9 +50,6 @@ class OrDefault(Continuation):
 
     __slots__ = ("cont", "found", "default")
     takes_absence = True
-
-    def __init__(self, cont: object, found: object, default: object) -> None:
-        self.cont, self.found, self.default = cont, found, default
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(value if self.found is MISSING else self.found, self.cont)
@@ -230,21 +227,14 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
         if vm.classes.overlays.get(base):
             raise Break("SB005", "dir() of a class that the program has changed")
         if is_mutable_class(base) and id(base) not in vm.fresh:
-            vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(type.__dict__["__dict__"].__get__(base)))
+            vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(dict_of_class(base)))
     return vm.native(dir, (obj,))
-
-
-def _note_process(vm: VM, function: str) -> None:
-    """Note that a number belongs to this process, unless it is a key alone: in copy.deepcopy, in `__hash__`."""
-    frame = vm.running
-    if frame.scope.namespace is not vars(copy) and frame.code.co_name != "__hash__":
-        vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
 
 
 @rule(id, unasked=True)
 def _id(vm: VM, value: Any, /) -> int:
     number = id(vm.guard_identity(value))
-    _note_process(vm, "id")
+    note_number(vm, "id")
     if type(value) is tuple and id(value) not in vm.heap.by_standin:
         vm.identity.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
     elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
@@ -256,9 +246,6 @@ class HashOf(Continuation):
     """hash(): `__hash__` must answer with an int, of which the size of a pointer is taken."""
 
     __slots__ = ("cont",)
-
-    def __init__(self, cont: Any) -> None:
-        self.cont = cont
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if not is_a(value, int):
@@ -278,7 +265,7 @@ class _Hashed:
 def _hash(vm: VM, cont: Any, value: Any, /) -> None:
     value = symbolic_numbers.specialise_deep(vm, value)
     if not is_a(value, (int, float, complex)):
-        _note_process(vm, "hash")
+        note_number(vm, "hash")
     method = _method(vm, value)
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, HashOf(cont))

@@ -396,7 +396,7 @@ def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "registering a class with an abstract base class from outside")
     registered = vm.native(_abc._abc_register, (cls, sub))
-    note(vm, PlainCall(_abc._abc_register, (cls, sub), {}), False)
+    note(vm, PlainCall(abc.ABCMeta.register, (cls, sub), {}), False)  # hooks of typing look for a frame of abc
     return registered
 
 

@@ -18,7 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break, Strategy
 from stator.heap.outside_changes import anything_let_go
-from stator.heap.pure_readers import referent_of
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
@@ -74,31 +73,15 @@ def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     raise Break("SB019", "weakref.finalize", whole_call=len(args) > 1 and vm.heap.tracker_of(args[1]) is None)
 
 
-@rule(weakref.ref.__call__)
-def _referent(vm: VM, reference: Any, /) -> Any:
-    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded."""
-    if vm.heap.is_opaque(reference):
-        raise Break("SB019", f"a {type(reference).__name__}")
-    referent = referent_of(reference)
-    tracker = None if referent is None else vm.heap.tracker_of(referent)
-    if tracker is not None and (anything_let_go(vm.heap) or not _handed_values_are_held(vm, tracker.original)):
-        raise Break("SB019", "a call of a weak reference after an object from outside was let go")
-    is_kept = is_a(referent, KEPT) or type(referent) is FakeTensor
-    if tracker is None and is_kept and id(referent) not in _in_variables(vm):
-        kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
-        raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
-    return referent
-
-
-def _handed_values_are_held(vm: VM, original: object) -> bool:
+def handed_values_are_held(vm: VM, original: object) -> bool:
     """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
-    handed, held = vm.identity.handed, _in_variables(vm)
+    handed, held = vm.identity.handed, in_variables(vm)
     return id(original) in held or id(original) not in handed and all(
         number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_REFERENCES)
         for number, raw in handed.items())
 
 
-def _in_variables(vm: VM) -> set[int]:
+def in_variables(vm: VM) -> set[int]:
     """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
     handled: ExcState | None = vm.exc_state
     found: list[object] = []
@@ -108,7 +91,7 @@ def _in_variables(vm: VM) -> set[int]:
     frame = vm.frame
     while frame is not None:
         found += itertools.chain(frame.locals, frame.stack)
-        frame = frame.parent
+        frame = frame.caller()
     contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
     return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}
 

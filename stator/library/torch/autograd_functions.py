@@ -27,12 +27,12 @@ from stator.graph.state.torch_state import GRAD_MODE, without_grad
 from stator.guards.guard import is_constant
 from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.raw_access import instance_dict
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.branches.captured_branches import shares
 from stator.interp.calls.allowed_calls import call_allowed
 from stator.interp.calls.native_calls import function_defaults
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import find, mro_of
+from stator.interp.lookup import find
 from stator.interp.mechanisms import fingerprints
 from stator.interp.mutation_check import MutationCheck
 from stator.interp.objects.descriptors import is_outside

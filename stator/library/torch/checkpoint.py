@@ -82,9 +82,6 @@ class EndOfRegion(Continuation):
 
     __slots__ = ("region", "cont")
 
-    def __init__(self, region: Region, cont: object) -> None:
-        self.region, self.cont = region, cont
-
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.recorder.region.marks = self.region.marks
         if self.region.before is not None:

@@ -13,9 +13,9 @@ from torch.overrides import TorchFunctionMode, get_default_nowrap_functions
 
 from stator.breaks import Break, Strategy
 from stator.graph.metadata.input_layouts import acts_above_dispatch
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.calls import function_modes
-from stator.interp.lookup import ancestors, mro_of
+from stator.interp.lookup import ancestors
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy
 import torch
 import torch.overrides
 import torch.utils._python_dispatch
-from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
 from stator.breaks import Break, Strategy
-from stator.graph.analysis.autograd_boundaries import retain_gradient
+from stator.graph.analysis.autograd_boundaries import retain_gradient, wants_grad
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import from_array
 from stator.interp.frame import Frame
-from stator.interp.noted_effects import note_warning
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import INTERPRETED, refuse, rule, suspending_rule
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
@@ -34,6 +31,7 @@ from stator.interp.tensors.tensor_items import SEQUENCES, holds_numbers, make_te
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.library.torch.gradients import require_plain
+from stator.library.torch.variables import DETACH, is_plain
 from stator.shapes.symbolic_values import SYMBOLIC
 
 _TensorBase: Any = torch._C.TensorBase
@@ -49,9 +47,7 @@ _OF_DTYPE = (torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.Long
 _OF_NUMPY = FED - {numpy.float16, numpy.float32}  # which constructors of integers do not take
 _NUMBERS = frozenset({int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool, *_OF_NUMPY})
 _SMALL = 127
-_VOLATILE = "volatile was removed and now has no effect. Use `with torch.no_grad():` instead."
 _ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
-_DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
 
 
 @rule(_TensorBase.storage_offset)
@@ -72,11 +68,12 @@ def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
     """A node at which compilers cut the graph; no compiler gets a graph that has used the tensor already."""
     tracker = vm.heap.by_standin.get(id(fake))
     with torch._C.DisableTorchFunction():
-        wants_grad = fake.requires_grad
-    if not wants_grad:
+        has_gradient = fake.requires_grad
+    if not has_gradient:
         vm.native_unhooked(_TensorBase.retain_grad, (fake,))  # raises what eager raises
     if not is_leaf(vm, fake, tracker):
-        if tracker is None and vm.recorder.scope.enclosing is None and is_used(vm.recorder.node_of(fake)):
+        if tracker is None and vm.recorder.scope.enclosing is None \
+                and any(map(wants_grad, vm.recorder.node_of(fake).users)):
             vm.recorder.keep_as_it_is()
         if tracker is not None:
             raise Break("SB016", "retain_grad()")
@@ -87,13 +84,6 @@ def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
     return None
 
 
-def is_used(node: fx.Node) -> bool:
-    """Whether something that can be differentiated was computed from it."""
-    with torch._C.DisableTorchFunction():
-        return any(type(leaf) is FakeTensor and leaf.requires_grad for user in node.users
-                   for leaf in pytree.tree_leaves(user.meta.get("example_value")))
-
-
 @rule(_TensorBase._is_view)
 def _is_view(vm: VM, fake: Any, /) -> bool:
     if vm.heap.by_standin.get(id(fake)) is not None:
@@ -102,34 +92,6 @@ def _is_view(vm: VM, fake: Any, /) -> bool:
         raise ExactNeeded
     with torch._C.DisableTorchFunction():
         return fake._is_view()
-
-
-@rule(torch.autograd.Variable, unasked=True)
-def _variable(vm: VM, data: torch.Tensor = None, requires_grad: object = False,
-              volatile: object = False, _grad_fn: object = None, name: object = None) -> torch.Tensor:
-    """Detach a tensor; the new one may require grad."""
-    if not {type(requires_grad), type(volatile)} <= {bool, int} or not _is_plain(vm, data) or (_grad_fn, name) != (
-            None, None) or requires_grad and (volatile or not (data.is_floating_point() or data.is_complex())):
-        raise Break("SB001", "Variable() of something else than a tensor and flags")
-    if volatile:
-        note_warning(vm, _VOLATILE, UserWarning)
-    made: torch.Tensor = vm.torch_call(_DETACH, (data,), None)
-    if requires_grad:
-        set_requires_grad(vm, made, True)
-    return made
-
-
-def _is_plain(vm: VM, value: torch.Tensor) -> TypeGuard[torch.Tensor]:
-    return type(value) is FakeTensor and value.layout is torch.strided \
-        and tensor_class(vm, value) in (torch.Tensor, torch.nn.Parameter)
-
-
-@rule(torch._has_compatible_shallow_copy_type)
-def _can_share_data(vm: VM, tensor: torch.Tensor, other: torch.Tensor, /) -> bool:
-    """Whether torch lets `tensor.data = other` be: of dense tensors always."""
-    if not all(_is_plain(vm, each) and each.device.type in ("cpu", "cuda") for each in (tensor, other)):
-        raise Break("SB005", "whether two tensors that are not dense can share their data")
-    return True
 
 
 @rule(torch.Tensor, *_OF_DTYPE)
@@ -147,7 +109,7 @@ def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
         return vm.torch_call(torch.empty, (tuple(args[0]),), options)
     if len(args) == 1 and is_a(args[0], (list, tuple)) and _numbers(args[0]):
         return make_tensor(vm, torch.tensor, (_python_numbers(args[0]),), options)
-    if len(args) == 1 and _is_plain(vm, args[0]) and (
+    if len(args) == 1 and is_plain(vm, args[0]) and (
             callee is torch.Tensor or args[0].dtype is callee.dtype and args[0].device.type == "cpu"):
         return vm.torch_call(torch.ops.aten.alias.default, (args[0],), {})
     if len(args) == 1 and type(args[0]) is numpy.ndarray and args[0].ndim and args[0].flags.writeable:
@@ -334,11 +296,11 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
         if any(type(size) is not int for size in fake.shape):
             raise Break("SB005", "copy.deepcopy of a tensor of varying size")
         plain = fake.is_leaf and _fills_its_own_storage(fake)
-        wants_grad = fake.requires_grad
+        has_gradient = fake.requires_grad
     if tracker is not None and plain:
         plain = is_copied_by_clone(tracker.original)
         vm.heap.guard_call(is_copied_by_clone, plain, tracker.source)
-    if tracker is not None and (wants_grad or not plain):
+    if tracker is not None and (has_gradient or not plain):
         tensor = tracker.original
         with torch._C.DisableTorchFunction():  # a copy takes a gradient and attributes along, unknown to the trace
             if not tensor.is_leaf or tensor.grad is not None or tensor.__dict__:
@@ -347,10 +309,8 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
     memo_of(vm, memo).add_storage(fake, before=False)
-    made = vm.torch_call(_DETACH, (fake,), None) if wants_grad else fake
+    made = vm.torch_call(DETACH, (fake,), None) if has_gradient else fake
     made = vm.torch_call(torch.clone, (made,), None)
-    if wants_grad:
+    if has_gradient:
         set_requires_grad(vm, made, True)
     return made
-
-

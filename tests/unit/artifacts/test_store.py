@@ -7,11 +7,14 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
+import stator
 from stator import events
 from stator.artifacts import store as room
 from stator.artifacts.container import Container, Limits, pack
 from stator.artifacts.store import Mode, Store
+from stator.artifacts.store_lookup import Slot
 from stator.report.text import render
 from stator.settings.process_config import config
 from tests.unit.artifacts.store_soak import soak
@@ -160,3 +163,39 @@ def test_processes_that_are_killed_leave_nothing_corrupt(tmp_path):
     counts = soak(tmp_path, processes=4, seconds=1.5, kills_per_second=20)
     assert counts["problems"] == 0, counts
     assert counts["kills"] > 3 and counts["writes"] > 10 and counts["reads"] > 10
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.linear(x).sin()
+
+
+def test_training_is_stored_before_its_backward_pass_has_run(folder):
+    x = torch.ones(2, 3)
+    with config.patch(artifact_dir=str(folder)):
+        stator.compile(Layer(), backend="aot_eager")(x)
+        assert len(os.listdir(folder)) == 1
+        stator.reset()
+        model = Layer()
+        with events.record() as log:
+            stator.compile(model, backend="aot_eager")(x).sum().backward()
+    kinds = {type(event) for event in log}
+    assert events.EntryLoaded in kinds and events.CaptureStarted not in kinds
+    found, model.linear.weight.grad = model.linear.weight.grad, None
+    model(x).sum().backward()
+    torch.testing.assert_close(found, model.linear.weight.grad)
+
+
+def test_processes_that_write_at_once_keep_each_others_files(folder):
+    """Both have found the store empty: the second one takes the next slot."""
+    with config.patch(artifact_dir=str(folder)):
+        first, second = Slot("key"), Slot("key")
+        for each in (first, second):
+            each.put(SAMPLE)
+        assert (first.number, second.number) == (0, 1)
+        first.put(SAMPLE)
+        assert first.number == 0 and len(os.listdir(folder)) == 2

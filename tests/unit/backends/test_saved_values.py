@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from typing import Any
 
 import pytest
@@ -180,3 +181,32 @@ def test_inductor_keeps_graphs_with_checkpoints_apart() -> None:
     PROGRAMS["without_a_checkpoint"] = plain
     for name in ("without_a_checkpoint", "checkpoint_reads_again", "without_a_checkpoint"):
         assert not gradients_differ(name, "inductor")
+
+
+def test_a_batch_norm_saves_what_torch_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_fx = importlib.import_module("torch._inductor.compile_fx")
+    saved: list[int] = []
+
+    def count(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
+        saved.append(len(graph.graph.output_node().args[0]))
+        return make_boxed_func(graph.forward)
+
+    known = compile_fx.compile_fx
+
+    def compile_to_count(graph: torch.fx.GraphModule, inputs: Any, inner_compile: Any = None, **options: Any) -> Any:
+        return known(graph, inputs, inner_compile=count, **options)
+
+    monkeypatch.setattr(compile_fx, "compile_fx", compile_to_count)
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Conv2d(4, 4, 1))
+    x = torch.randn(2, 3, 5, 5)
+    gradients = []
+    with torch._inductor.config.patch(force_disable_caches=True):
+        for compiled in (lambda model: torch.compile(model, backend=lambda graph, inputs: compile_fx.compile_fx(graph, inputs)),
+                         lambda model: stator.compile(model, backend="inductor"), lambda model: model):
+            model = copy.deepcopy(layers)
+            compiled(model)(x).sum().backward()
+            gradients.append([each.grad for each in model.parameters()] + [each.clone() for each in model.buffers()])
+    assert len(saved) == 4 and saved[:2] == saved[2:]
+    for got in gradients[:2]:
+        torch.testing.assert_close(got, gradients[2])

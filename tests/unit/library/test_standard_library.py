@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import collections
 import gc
+import heapq
 import importlib
 import io
 import pickle
 import sys
 import types
+import typing
 import unittest
 import warnings
 import weakref
@@ -17,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import stator
 
@@ -37,6 +41,9 @@ class Empty:
 class Answers:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
+
+    def read(self) -> Any:
+        return self.answer
 
     def __index__(self) -> Any:
         return self.answer
@@ -91,18 +98,113 @@ def test_collections_untrack_tuples_and_keep_weakly_referenced_objects() -> None
     assert compiled(2) == program(2)
 
 
-def test_a_cycle_that_a_collection_ends_is_refused() -> None:
-    def program() -> bool:
-        made = Empty()
+def test_objects_that_a_collection_ends() -> None:
+    def program(number: int) -> tuple[Any, ...]:
+        made, kept = Empty(), Empty()
         made.own = made  # type: ignore[attr-defined]
-        reference = weakref.ref(made)
+        kept.own = [kept]  # type: ignore[attr-defined]
+        table = weakref.WeakValueDictionary({number: made, "kept": kept})
+        references = weakref.ref(made), weakref.ref(kept), weakref.WeakMethod(Answers(number).read)
+        alive = [reference() is None for reference in references]
         del made
         gc.collect()
+        return alive, [reference() is None for reference in references], list(table), len(table)
+
+    compiled = whole(program)
+    for number in (1, 2, 1):
+        assert compiled(number) == program(number) == ([False, False, True], [True, False, True], ["kept"], 1)
+
+
+def test_a_handled_exception_ends_with_its_objects() -> None:
+    class Holding(Exception):
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+    def program(raised: bool) -> bool:
+        held: Any = Empty()
+        reference = weakref.ref(held)
+        try:
+            if raised:
+                raise Holding(held)
+        except Holding:
+            pass
+        held = None
         return reference() is None
 
-    assert program()
-    with pytest.raises(stator.Unsupported, match="SB019"):
-        whole(program)()
+    compiled = whole(program)
+    assert [compiled(raised) for raised in (True, False, True)] == [program(raised) for raised in (True, False, True)]
+
+
+def test_an_object_whose_address_was_read_dies() -> None:
+    def program(number: int) -> bool:
+        held: Any = [Empty(), number]
+        sorted(held, key=id)
+        reference = weakref.ref(held.pop(0))
+        return reference() is None
+
+    compiled = stator.compile(program, backend="eager")
+    assert [compiled(number) for number in (1, 1, 2)] == [program(number) for number in (1, 1, 2)] == [True, True, True]
+
+
+def test_parts_of_groups_from_outside() -> None:
+    def made(number: int) -> ExceptionGroup:
+        try:
+            raise ExceptionGroup("some", [ValueError(number), TypeError(int), ExceptionGroup("more", [OSError(2)])])
+        except ExceptionGroup as group:
+            group.add_note("a note")
+            return group
+
+    def program(group: Any) -> Any:
+        match, rest = group.split(ValueError)
+        deep = group.subgroup(lambda exc: isinstance(exc, OSError))
+        same = match.exceptions[0] is group.exceptions[0], group.subgroup(Exception) is group
+        try:
+            group.split(1)
+        except TypeError as error:
+            return match, rest, deep, same, group.subgroup(KeyError), str(error)
+
+    def shown(found: Any, group: ExceptionGroup) -> Any:
+        parts = [(repr(part), part.__notes__, part.__traceback__ is group.__traceback__) for part in found[:3]]
+        return parts, found[3:], found[2].exceptions[0].exceptions[0] is group.exceptions[2].exceptions[0]  # type: ignore[attr-defined]
+
+    compiled = whole(program)
+    for number in (1, 1, 2):
+        group, other = made(number), made(number)
+        assert shown(compiled(group), group) == shown(program(other), other)
+
+
+def test_names_and_registrations_of_types_made_inside() -> None:
+    def program(number: int) -> tuple[Any, ...]:
+        namespace: dict[str, Any] = {}
+        exec("import typing\nT = typing.TypeVar('T')\nN = typing.NewType('N', int)", namespace)
+
+        @typing.runtime_checkable
+        class Has(typing.Protocol):
+            x = 1
+
+        class Plain:
+            pass
+
+        Has.register(Plain)
+        return namespace["T"].__module__, namespace["N"].__module__, isinstance(Plain(), Has), number
+
+    compiled = whole(program)
+    assert [compiled(number) for number in (1, 2)] == [program(number) for number in (1, 2)]
+
+
+@pytest.mark.parametrize("add", [bisect.insort, lambda items, value: heapq.heappush(items, value)])
+def test_a_list_that_c_code_changes_while_it_compares_tensors(add: Callable[..., Any]) -> None:
+    def program(items: list[Any]) -> list[Any]:
+        def made() -> torch.Tensor:
+            stator.graph_break()
+            return torch.tensor(2)
+        add(items, made())
+        return items
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    for count in (3, 3, 5):
+        items, other = list(range(count)), list(range(count))
+        assert compiled(items) is items and items == program(other)
 
 
 def test_warnings_of_conversions_are_recorded_and_replayed() -> None:

@@ -1,0 +1,74 @@
+"""Rules for groups of exceptions.   group.split(ValueError)  ->  C walks a group made inside; this file walks others
+
+A group from outside stands for itself.  Its members are read under guards, and the parts that are made of it are new
+groups, as CPython makes them: `derive` of its class, then traceback, cause, context and notes.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+
+from stator.breaks import Break
+from stator.host.value_kinds import is_a
+from stator.interp.frame import Raised
+from stator.interp.lookup import MISSING
+from stator.interp.objects import operators
+from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
+
+
+@rule(BaseExceptionGroup.split, BaseExceptionGroup.subgroup, BaseExceptionGroup.derive)
+def _take_apart(vm: VM, callee: Callable[..., object], group: BaseExceptionGroup, /, *args: object) -> object:
+    if vm.heap.tracker_of(group) is not None and len(args) == 1:
+        if callee is BaseExceptionGroup.derive:
+            return vm.call_sync(BaseExceptionGroup, (_read(vm, group, "message"), *args))
+        _check_condition(vm, callee, args[0])
+        match, rest = _split(vm, group, args[0], callee is BaseExceptionGroup.split)
+        return (match, rest) if callee is BaseExceptionGroup.split else match
+    vm.heap.expose_deep((group, *args))
+    for value in (group, *args):
+        if vm.heap.is_opaque(value):
+            raise Break("SB005", "a group of exceptions from outside")
+    given = [vm.python_callable(value) if type(value) is types.BuiltinFunctionType else value for value in args]
+    return vm.native(callee, (group, *given))
+
+
+def _read(vm: VM, value: object, name: str) -> object:
+    found: object = vm.call_sync(getattr, (value, name))
+    return found
+
+
+def _check_condition(vm: VM, callee: Callable[..., object], condition: object) -> None:
+    """Raise what CPython raises for a condition that is none."""
+    if type(condition) is not types.FunctionType:
+        vm.native_unhooked(callee, (ExceptionGroup("", [ValueError()]), condition))
+
+
+def _split(vm: VM, exc: object, condition: object, with_rest: bool) -> tuple[object, object]:
+    """The part of an exception that matches, and the rest of it."""
+    test = condition if type(condition) is types.FunctionType else None
+    matches = vm.call_sync(test, (exc,)) if test is not None else vm.call_sync(isinstance, (exc, condition))
+    if operators.truth(vm, matches):
+        return exc, None
+    if not isinstance(exc, BaseExceptionGroup):
+        return None, exc
+    pairs = [_split(vm, each, condition, with_rest) for each in vm.collect(_read(vm, exc, "exceptions"))]
+    matching = _subset(vm, exc, [match for match, _ in pairs if match is not None])
+    return matching, _subset(vm, exc, [rest for _, rest in pairs if rest is not None]) if with_rest else None
+
+
+def _subset(vm: VM, group: BaseExceptionGroup, members: list[object]) -> object:
+    if not members:
+        return None
+    made = vm.call_sync(_read(vm, group, "derive"), (members,))
+    if not is_a(made, BaseExceptionGroup):
+        raise Raised(TypeError("derive must return an instance of BaseExceptionGroup"))
+    if vm.heap.tracker_of(made) is not None:
+        raise Break("SB005", "derive() of a group that gives an exception from outside")
+    made.__traceback__ = vm.traceback_of(group)
+    made.__context__, made.__cause__ = _read(vm, group, "__context__"), _read(vm, group, "__cause__")
+    notes = vm.optional_attr(group, "__notes__")
+    if notes is not MISSING:
+        vm.call_sync(setattr, (made, "__notes__", vm.collect(notes)))
+    return made

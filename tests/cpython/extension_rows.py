@@ -1,0 +1,34 @@
+"""Rows for C functions of CPython's own test extension.   declare()  ->  `_testcapi.meth_o` may run while tracing
+
+The table of Stator has no row for an extension that only tests import, so its functions break.  Their sources are
+known: those below read nothing but their arguments, or call what they are given.  Others stay unknown.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+
+from stator.native import rows_declare as row
+
+METHODS = "meth_varargs meth_varargs_keywords meth_o meth_noargs meth_fastcall meth_fastcall_keywords"
+CALLS = "pyobject_fastcall pyobject_fastcalldict pyobject_vectorcall pyvectorcall_call"
+
+
+@functools.cache
+def declare() -> None:
+    """Declare what this interpreter has of it."""
+    if importlib.util.find_spec("_testcapi") is None:
+        return
+    extension = importlib.import_module("_testcapi")
+    row.shell(extension, METHODS)
+    for name in ("MethClass", "MethInstance", "MethStatic"):
+        owner = getattr(extension, name, None)
+        if owner is not None:
+            row.shell(owner, f"{METHODS} __new__")
+            row.shell(extension, name)
+    row.deep(extension, CALLS, calls_back=True)
+    row.shell(extension, "float_pack float_unpack make_exception_with_doc")
+    row.deep(extension, "sequence_getitem dict_getitem_knownhash", calls_back=True)
+    row.mutates(extension, "sequence_setitem sequence_delitem", calls_back=True)
