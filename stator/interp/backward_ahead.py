@@ -6,6 +6,8 @@ a call of backward() ahead, branches on data are captured: by the random numbers
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -21,16 +23,21 @@ _LOADS = frozenset({"LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL"})
 
 def captures_branch(vm: VM, value: object) -> bool:
     """Whether both ways of a branch on `value` are to be captured."""
-    if type(value) is FakeTensor:
+    if isinstance(value, FakeTensor):
         if id(value) in vm.recorder.classes or type(value.numel()) is not int or value.numel() != 1:
             return False  # the class of a tensor may have an answer of its own
     elif not is_unbacked(value):
         return False
     wanted: bool | None = vm.policy.capture_control_flow
-    return wanted if wanted is not None else backward_is_ahead(vm) and truth_ahead(vm, value) is UNKNOWN
+    if wanted is not None:
+        return wanted
+    if type(value) is not FakeTensor or vm.modes.active or not backward_is_ahead(vm) \
+            or vm.recorder.items.truth_of(value) is not None:
+        return False
+    return vm.recorder.known.of_scalar(value) is UNKNOWN and truth_ahead(vm, value) is UNKNOWN
 
 
-def truth_ahead(vm: VM, value: object) -> object:
+def truth_ahead(vm: VM, value: object) -> Any:
     """The truth of a tensor that follows from random numbers, under a guard that draws them ahead."""
     if type(value) is not FakeTensor or vm.policy.capture_control_flow is not None or not backward_is_ahead(vm):
         return UNKNOWN

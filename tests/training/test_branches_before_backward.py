@@ -124,6 +124,18 @@ def test_ways_with_gradients_of_their_own_break_at_the_backward_pass() -> None:
     assert any("gradients" in each.cause or "backward" in each.cause for each in breaks)
 
 
+def test_a_branch_on_a_value_under_a_guard_takes_one_way() -> None:
+    class Lengths(FiniteCheck):
+        def forward(self, x: torch.Tensor) -> Any:
+            parts = []
+            if torch.tensor([2, 3]).sum() > 4:
+                parts.append(self.first(x))
+            return self.second(parts[0])
+
+    usual = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    assert require_equal(Lengths, "eager", [usual, -usual]) == []
+
+
 def test_a_draw_that_is_written_to_decides_nothing_ahead() -> None:
     usual = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     require_equal(WrittenDraw, "eager", [usual] * 6)
