@@ -42,7 +42,6 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "set_name": lambda made: type("Owner", (), {"field": made}).__name__,
     "init_subclass": lambda made: type("Sub", (type(made),), {}).__name__,
     "mro_entries": lambda made: _subclass_of(made)}
-BEHAVIOURS: dict[str, Callable[..., Any]] = {}
 WRONG: tuple[Any, ...] = ("text", 2.5, None, [1])
 
 
@@ -77,7 +76,8 @@ def _subclass_of(made: Any) -> Any:
 @dataclass(frozen=True)
 class Program:
     name: str
-    run: Callable[[Any], Any]  # of an instance: the result, or the error as text
+    run: Callable[[Any], Any]  # of the class or of an instance: the result, or the error as text
+    takes_class: bool
     method: str
     behaviours: tuple[Callable[..., Any], ...]  # of the method in the first, second, ... call
 
@@ -151,22 +151,32 @@ def operations() -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
 def programs() -> Iterator[Program]:
     for name, method, operation in operations():
         for kind, found in behaviours().items():
-            yield Program(f"{name}_{kind}", lambda made, operation=operation: _observed(operation, made), method, found)
+            yield Program(f"{name}_{kind}", lambda made, operation=operation: _observed(operation, made), False, method, found)
+        yield Program(f"{name}_patched_made_inside", lambda cls, operation=operation: _observed(operation, cls()), True,
+                      method, behaviours()["patched"])
 
 
-def made_class(program: Program) -> type:
-    """A new class whose special method behaves as in the first call."""
-    names: dict[str, Any] = {}
-    if program.method == "__missing__":
-        return type("Made", (dict,), {"__missing__": program.behaviours[0]})
-    if program.method == "__enter__":
-        names["__exit__"] = lambda self, *error: None
-    cls = type("Made", (), names)
-    patch(cls, program, 0)
-    return cls
+def made_classes(program: Program) -> tuple[type, type]:
+    """A class, and the class of which to make instances: for programs that make them inside, it only inherits."""
+    names = {"__exit__": lambda self, *error: None} if program.method == "__enter__" else {}
+    cls = type("Made", (dict,) if program.method == "__missing__" else (), names)
+    return cls, type("Inherits", (cls,), {}) if program.takes_class else cls
 
 
 def patch(cls: type, program: Program, call: int) -> None:
     behaviour = program.behaviours[min(call, len(program.behaviours) - 1)]
-    wraps = classmethod if program.method in ("__class_getitem__", "__init_subclass__") else lambda function: function
+    wraps: Any = classmethod if program.method in ("__class_getitem__", "__init_subclass__") else lambda function: function
     setattr(cls, program.method, wraps(behaviour))
+
+
+def results(program: Program, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> list[Any]:
+    """Results of calls between which the class is patched."""
+    (owner, cls), found = made_classes(program), []
+    run = compiled(program.run)
+    for call in range(max(2, len(program.behaviours))):
+        patch(owner, program, call)
+        try:
+            found.append(run(cls if program.takes_class else cls()))
+        except BaseException as error:  # nothing leaves the program itself
+            found.append(("left", type(error).__name__, str(error)))
+    return found
