@@ -376,3 +376,20 @@ def test_no_attribute_of_an_object_is_read_for_its_size() -> None:
     compiled = whole(program)
     assert compiled(1) == program(1)
     assert compiled(2) == program(2)
+
+
+def test_sets_refuse_generators_from_outside_without_a_look() -> None:
+    def program(members: set[Any], generator: Any) -> list[str]:
+        found = []
+        for combine in (lambda: members | generator, lambda: members - generator):
+            try:
+                found.append(repr(combine()))
+            except TypeError as error:
+                found.append(str(error))
+        return found
+
+    compiled = whole(program)
+    for _ in range(2):
+        left, right = (each for each in [1, 2]), (each for each in [1, 2])
+        assert compiled({1}, left) == program({1}, right)
+        assert list(left) == list(right) == [1, 2]
