@@ -91,6 +91,7 @@ for owner in (_weakref.ProxyType, _weakref.CallableProxyType):
 
 # Contexts.
 row.shell(_contextvars, "ContextVar", why="a new variable")
+row.shell(_contextvars.Token, "__class_getitem__")
 row.shell(_contextvars.ContextVar, "__new__ __class_getitem__")
 row.outside(_contextvars.ContextVar, "get", why="the value in the current context")
 row.special(_contextvars.ContextVar, "set reset", why="changes the current context")

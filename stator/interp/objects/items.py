@@ -95,6 +95,8 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     key = symbolic_numbers.specialise_deep(vm, key)
     operators.refuse_opaque(vm, obj)
     tracker = heap.by_standin.get(id(obj))
+    if is_a(obj, dict):
+        find(vm, type(obj), "__missing__")  # a guard: C code may call it
     if tracker is not None:
         if tracker.shape is ShadowKind.DICT:
             if type(key) in operators.SCALARS:

@@ -12,6 +12,7 @@ gc.collect() are noted, and gc.is_tracked() reads the note.
 
 from __future__ import annotations
 
+import _weakref
 import collections
 import ctypes
 import gc
@@ -73,6 +74,12 @@ def _referent(vm: VM, reference: Any, /) -> Any:
             and _unreached(vm, [referent]):
         raise Break("SB019", "a weak reference to an object of the trace whose address was read", whole_call=True)
     return referent
+
+
+@rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
+def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+    # An object made inside dies with a variable of this call: no segment may hold it in between.
+    raise Break("SB019", "weakref.finalize", whole_call=len(args) > 1 and vm.heap.tracker_of(args[1]) is None)
 
 
 @rule(weakref.proxy)
@@ -200,3 +207,9 @@ def _size(vm: VM, value: object, default: object = MISSING, /) -> object:
     if not known or vm.heap.tracker_of(value) is not None or is_a(value, str) and not str.isascii(value):  # type: ignore[arg-type]
         raise Break("SB013", f"sys.getsizeof of a {type(value).__name__}")
     return vm.native(sys.getsizeof, (value,) if default is MISSING else (value, default))
+
+
+rule(weakref.ref.__init__)(lambda vm, /, *args, **kwargs: vm.native_unhooked(weakref.ref.__init__, args, kwargs))
+# The referents are hashed and compared: their Python code is interpreted
+rule(weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, getattr(_weakref, "_remove_dead_weakref"))(
+    lambda vm, callee, /, *args: vm.native(callee, args))

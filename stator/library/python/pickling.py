@@ -18,11 +18,14 @@ import io
 import pickle
 import pickletools
 import sys
+import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
 from stator.breaks import Break
 from stator.heap.raw_access import instance_dict
+from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
@@ -139,7 +142,17 @@ def run_python(vm: VM, function: Callable[..., object], value: object, options: 
     try:
         return vm.call_sync(function, (value,), options)
     except Raised as raised:
+        trace = raised.exc.__traceback__
+        while trace is not None and _is_pickler(trace.tb_frame):
+            trace = trace.tb_next
+        inner = any(_is_pickler(frame) for frame, _ in traceback.walk_tb(trace))
+        if not inner and (trace is not None or type(raised.exc) is TypeError):  # of a __reduce_ex__: C raises it too
+            raise Raised(raised.exc.with_traceback(trace)) from None
         raise Break("SB001", f"pickling that raises {type(raised.exc).__name__}: {raised.exc}") from None
+
+
+def _is_pickler(frame: types.FrameType) -> bool:
+    return frame.f_code.co_filename == pickle.__file__ or frame.f_code.co_filename.startswith(OWN_FOLDER)
 
 
 def is_plain(vm: VM, value: Any, seen: dict[int, object]) -> bool:

@@ -194,6 +194,9 @@ def new_class(vm: VM, meta: type, name: object, bases: Any, namespace: Any, kwar
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
     if "__module__" not in namespace and (module := caller_module(vm, 0)) is not MISSING:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
+    for owner, called in [(type(each), "__set_name__") for each in namespace.values()] + [
+            (base, "__init_subclass__") for base in bases if is_a(base, type) and base.__mro__ is not None]:
+        find(vm, owner, called)  # a guard: C code may call it
     vm.classes.making += 1
     try:
         if any(is_a(base, type) and torch.Tensor in (base.__mro__ or ()) for base in bases):  # None: mro() runs
@@ -340,7 +343,10 @@ def _resolve_bases(vm: VM, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         if entries is MISSING:
             found.append(base)
         else:
-            found.extend(vm.call_sync(entries, (bases,)))
+            given = vm.call_sync(entries, (bases,))
+            if not is_a(given, tuple):
+                raise Raised(TypeError("__mro_entries__ must return a tuple"))
+            found.extend(vm.collect(given))
     return tuple(found)
 
 

@@ -6,7 +6,6 @@ So does a callback of the program.
 
 from __future__ import annotations
 
-import _weakref
 import functools
 import itertools
 import types
@@ -67,12 +66,6 @@ def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return made
 
 
-@rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
-def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
-    # An object made inside dies with a variable of this call: no segment may hold it in between.
-    raise Break("SB019", "weakref.finalize", whole_call=len(args) > 1 and vm.heap.tracker_of(args[1]) is None)
-
-
 def handed_values_are_held(vm: VM, original: object) -> bool:
     """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
     handed, held = vm.identity.handed, in_variables(vm)
@@ -94,9 +87,3 @@ def in_variables(vm: VM) -> set[int]:
         frame = frame.caller()
     contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
     return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}
-
-
-rule(weakref.ref.__init__)(lambda vm, /, *args, **kwargs: vm.native_unhooked(weakref.ref.__init__, args, kwargs))
-# The referents are hashed and compared: their Python code is interpreted
-rule(weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, getattr(_weakref, "_remove_dead_weakref"))(
-    lambda vm, callee, /, *args: vm.native(callee, args))

@@ -10,7 +10,9 @@ import heapq
 import importlib
 import io
 import pickle
+import struct
 import sys
+import traceback
 import types
 import typing
 import unittest
@@ -207,6 +209,47 @@ def test_a_list_that_c_code_changes_while_it_compares_tensors(add: Callable[...,
         assert compiled(items) is items and items == program(other)
 
 
+class Unpickleable:
+    def __reduce__(self) -> Any:
+        raise KeyError("no")
+
+
+def test_errors_of_pickling_have_the_frames_of_eager() -> None:
+    def program(number: int) -> list[Any]:
+        found: list[Any] = []
+        for value in (Unpickleable(), (each for each in [1])):
+            for protocol in (0, 2, 4):
+                try:
+                    pickle.dumps([number, value], protocol)
+                except Exception as error:
+                    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+                    found.append((type(error).__name__, str(error), frames))
+        return found
+
+    compiled = whole(program)
+    assert [compiled(number) for number in (1, 2)] == [program(number) for number in (1, 2)]
+
+
+def test_buffers_that_other_arguments_write_to() -> None:
+    def program(buffer: bytearray, number: int) -> tuple[Any, ...]:
+        own = bytearray(4)
+        struct.pack_into("<h", buffer, 2, number)
+        struct.Struct("<h").pack_into(own, 0, number)
+        read = io.BytesIO(b"ab").readinto(own)
+        made = types.ModuleType.__new__(types.ModuleType)
+        made.__init__("made", "text")  # type: ignore[misc]
+        try:
+            struct.pack_into("<h", buffer, 9, number)
+        except struct.error as error:
+            return own, read, made.__name__, made.__doc__, str(error)
+        return ()
+
+    compiled = whole(program)
+    for number in (1, 1, 2):
+        buffer, other = bytearray(4), bytearray(4)
+        assert (compiled(buffer, number), buffer) == (program(other, number), other)
+
+
 def test_warnings_of_conversions_are_recorded_and_replayed() -> None:
     def recorded(value: Any) -> tuple[int, list[str]]:
         with warnings.catch_warnings(record=True) as heard:
@@ -333,3 +376,20 @@ def test_no_attribute_of_an_object_is_read_for_its_size() -> None:
     compiled = whole(program)
     assert compiled(1) == program(1)
     assert compiled(2) == program(2)
+
+
+def test_sets_refuse_generators_from_outside_without_a_look() -> None:
+    def program(members: set[Any], generator: Any) -> list[str]:
+        found = []
+        for combine in (lambda: members | generator, lambda: members - generator):
+            try:
+                found.append(repr(combine()))
+            except TypeError as error:
+                found.append(str(error))
+        return found
+
+    compiled = whole(program)
+    for _ in range(2):
+        left, right = (each for each in [1, 2]), (each for each in [1, 2])
+        assert compiled({1}, left) == program({1}, right)
+        assert list(left) == list(right) == [1, 2]

@@ -1,0 +1,60 @@
+"""Rules for C methods of small types.   struct.pack_into("<i", buffer, 0, n)  ->  the stand-in of the buffer is written
+
+In: a call that writes to another argument than its first, or makes a module by hand.  Out: its value; writes to the
+stand-in of a bytearray are effects like any other.
+"""
+
+from __future__ import annotations
+
+import _struct
+import array
+import io
+import types
+from collections.abc import Callable
+
+from stator.breaks import Break
+from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
+
+
+def _written(vm: VM, callee: Callable[..., object], buffer: object, args: tuple[object, ...],
+             named: dict[str, object]) -> object:
+    if type(buffer) is not bytearray and not (type(buffer) is array.array and vm.heap.tracker_of(buffer) is None):
+        raise Break("SB006", f"{callee.__name__} into a {type(buffer).__name__}")
+    vm.heap.note_write(buffer)
+    found: object = vm.native_unhooked(callee, specialise_deep(vm, args), named)
+    return found
+
+
+@rule(_struct.pack_into)
+def _pack_into(vm: VM, /, *args: object, **named: object) -> object:
+    return _written(vm, _struct.pack_into, args[1] if len(args) > 1 else bytearray(), args, named)
+
+
+@rule(_struct.Struct.pack_into)
+def _pack_into_by(vm: VM, /, *args: object, **named: object) -> object:
+    return _written(vm, _struct.Struct.pack_into, args[1] if len(args) > 1 else bytearray(), args, named)
+
+
+@rule(io.BytesIO.readinto)
+def _read_into(vm: VM, stream: object, buffer: object, /) -> object:
+    if vm.heap.tracker_of(stream) is not None:
+        raise Break("SB006", "readinto of a stream from outside")
+    return _written(vm, io.BytesIO.readinto, buffer, (stream, buffer), {})
+
+
+@rule(types.ModuleType.__new__)
+def _new_module(vm: VM, cls: type[types.ModuleType], /, *args: object, **named: object) -> object:
+    if cls is not types.ModuleType:
+        raise Break("SB001", "module.__new__ of a subclass of the type of modules")
+    made: object = vm.native_unhooked(types.ModuleType.__new__, (cls, *args), named)
+    vm.fresh[id(made)] = made
+    return made
+
+
+@rule(types.ModuleType.__init__)
+def _init_module(vm: VM, module: object, /, *args: object, **named: object) -> None:
+    if id(module) not in vm.fresh:
+        raise Break("SB006", "module.__init__ of a module from outside")
+    vm.native_unhooked(types.ModuleType.__init__, (module, *args), named)
