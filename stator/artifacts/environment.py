@@ -6,6 +6,7 @@ process wrote is used only where all of them are equal.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib
 import os
@@ -63,8 +64,18 @@ def process_facts() -> dict[str, Json]:
         kinds = [f"{each.name} {each.major}.{each.minor}" for each in devices]
         found["GPU"] = kinds[0] if len(set(kinds)) == 1 else ", ".join(kinds)  # of one kind: their number is no fact
         found["cuda"] = torch.version.cuda
-        found["driver"] = torch._C._cuda_getDriverVersion()
+        found["driver"] = driver_version()
     return found
+
+
+def driver_version() -> int | None:
+    """Version of CUDA that the installed driver supports; None where there is no such driver (ROCm)."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return None
+    return version.value
 
 
 def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:

@@ -218,6 +218,9 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
             graph_input.fake.item_memo = None
     settings = site.settings
     why = why_as_it_is(done, graph.graph, residual.graph_inputs, settings)
+    if why and any("recompute" in node.meta for node in graph.graph.nodes):
+        # As it is, the graph would save what a checkpoint does not.
+        raise Break("SB016", why, turn_off=Strategy.COMPILER)
     if why:
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "

@@ -96,8 +96,9 @@ def aot_compile(original: Callable[..., object], settings: Settings,
         args, kwargs = example_inputs
     except (TypeError, ValueError):
         raise OptionTypeError(f"aot_compile({example_inputs!r}) is not accepted; use ((args...), {{kwargs}})") from None
-    if type(original) is types.MethodType:
-        original, args = original.__func__, (original.__self__, *args)
+    if isinstance(original, types.MethodType):
+        args = original.__self__, *args
+        original = original.__func__
     entry = first_call.make_entry(original, settings)
     with load("stator.backends.aot_wrappers").ahead_of_time():
         capture_only(entry, args, kwargs)

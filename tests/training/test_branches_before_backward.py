@@ -146,3 +146,8 @@ def test_without_a_backward_pass_a_branch_breaks_as_before() -> None:
     with events.record() as log:
         stator.compile(model, backend="eager")(torch.ones(3, 4))
     assert [each for each in log if isinstance(each, events.GraphBreak)]
+
+
+def test_a_branch_over_symbolic_sizes() -> None:
+    usual = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    require_equal(FiniteCheck, "eager", [usual[:3], usual[:4], usual[:5], usual])

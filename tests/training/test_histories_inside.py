@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+import stator
 from stator import events
 from tests.torch_api.side_by_side import Make, Register, World, compare
 from tests.training.step_programs import look_at, values
@@ -255,3 +257,27 @@ def test_checkpoints(make: Make, backend: str, monkeypatch: pytest.MonkeyPatch) 
     causes = compare(make, 3, backend, 0.0 if backend == "eager" else 1e-5).causes
     assert all("through a checkpoint" in cause for cause in causes)
     assert bool(causes) is (backend == "aot_eager")
+
+
+def test_a_write_to_what_a_checkpoint_does_not_save() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.first.register_full_backward_hook(lambda module, grads, _: tuple(
+                None if each is None else each * 0.5 for each in grads))
+
+        def step(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = checkpoint(lambda value: torch.tanh(self.second(value)), self.first(x), use_reentrant=False)
+            loss = torch.relu_(hidden).square().sum()
+            loss.backward()
+            return loss.detach()
+
+    torch.manual_seed(0)
+    eager, x = Layer(), torch.randn(2, 4, requires_grad=True)
+    model = copy.deepcopy(eager)
+    compiled = stator.compile(model.step, backend="aot_eager")
+    for _ in range(2):
+        assert torch.equal(eager.step(x), compiled(x))
+        for left, right in zip(eager.parameters(), model.parameters(), strict=True):
+            assert torch.equal(left.grad, right.grad)  # type: ignore[arg-type]

@@ -414,9 +414,10 @@ for _function in (*_CONVERSIONS, torch.arange, torch.zeros, torch.ones, torch.fu
     rule_of(_function)((conversion if _function in _CONVERSIONS else constructor)(_function))
 
 
-def _holds_fake(value: Any) -> bool:
-    parts = (value.start, value.stop, value.step) if type(value) is slice else value
-    return type(value) is FakeTensor or type(value) in (tuple, list, slice) and any(map(_holds_fake, parts))
+def _holds_fake(value: object) -> bool:
+    if type(value) is slice:
+        return any(map(_holds_fake, (value.start, value.stop, value.step)))
+    return type(value) is FakeTensor or (type(value) is tuple or type(value) is list) and any(map(_holds_fake, value))
 
 
 for _function in _named(_VIEWS):

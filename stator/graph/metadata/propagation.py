@@ -132,9 +132,14 @@ class Propagation:
         return found
 
     def alike(self, fake: FakeTensor) -> FakeTensor:
-        """Another plain tensor with the same metadata."""
+        """Another tensor with the same metadata."""
+        key = self.tensor_key(fake)
+        if key[0] is None:  # sizes are symbols
+            with torch._C.DisableTorchFunction(), self.fakes.fake_mode:
+                return torch.empty_strided(  # type: ignore[return-value]
+                    fake.shape, fake.stride(), dtype=fake.dtype, device=fake.fake_device)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            return self._make(self.tensor_key(fake))
+            return self._make(key)
 
     def _describe(self, value: Any) -> tuple[Any, ...]:
         cls = type(value)
