@@ -19,9 +19,6 @@ _T = TypeVar("_T")
 def _switched(paused: bool) -> Iterator[None]:
     global _paused, _requested
     before, _paused = _paused, paused or _paused
-    if not paused and not _requested and not gc.get_freeze_count():
-        gc.freeze()  # and back, into the oldest generation: the capture holds what it has made, and a collection of
-        gc.unfreeze()  # the youngest, due at once, would visit all of it
     (gc.disable if paused else gc.enable)()
     try:
         yield
