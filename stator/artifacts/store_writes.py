@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from stator import events
 from stator.artifacts.container import Container
 from stator.artifacts.entry_writer import describe, report_left_out
 from stator.artifacts.site_reader import Site
@@ -60,7 +61,11 @@ def write(points: object, slot: Slot) -> None:
     slot.writes += 1
     if (site := calls[points].site) is None:
         return
-    container, left_out = describe(site, new=True)
+    try:
+        container, left_out = describe(site, new=True)
+    except NotPortable as why:  # a backend that was forced since the lookup
+        events.emit(events.NotCached(site.name, str(why)))
+        return
     report_left_out(left_out)
     if container.manifest["entries"]:
         slot.put(container)

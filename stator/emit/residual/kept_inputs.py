@@ -48,8 +48,8 @@ def keeps_memory(graph: fx.Graph, written: list[Any]) -> bool:
     tensors = [each.tensor for each in written]
     plain = all(type(tensor) in PLAIN_CLASSES and tensor.layout is torch.strided and not tensor.is_inference()
                 and torch._debug_has_internal_overlap(tensor) != 1 for tensor in tensors)
-    return plain and not any(node.op in _CALLS and (stem_of(node.target) in _MOVES or not _is_of_torch(node.target))
-                             for node in graph.nodes)
+    return plain and not any(node.op in _CALLS and (stem_of(node.target) in _MOVES or "out" in node.kwargs
+                                                    or not _is_of_torch(node.target)) for node in graph.nodes)
 
 
 def _is_of_torch(target: object) -> bool:

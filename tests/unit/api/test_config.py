@@ -36,6 +36,7 @@ def test_values_and_defaults() -> None:
         "capture_iteration_limit": 100_000, "capture_progress_seconds": 5, "show_progress": True,
         "capture_backward": True, "disable": False, "suppress_errors": False, "specialize_int": False,
         "artifact_dir": "", "artifact_mode": "", "artifact_store_bytes": 4 << 30, "artifact_trusted_dirs": "",
+        "artifact_wait_seconds": 300,
         "artifact_key_file": "", "enable_compiler_collectives": False, "compiler_collectives_seconds": 10, "optimize_ddp": True,
         "compile_on_one_rank": False}
     stator.config.cache_size_limit = 3
