@@ -43,9 +43,9 @@ from stator.interp.vm import VM
 from stator.library.python import (
     caches_and_locks,
     contexts,
+    lifetimes,
     random_numbers,
     types_and_classes,
-    weak_references,
 )
 
 
@@ -230,7 +230,7 @@ SWITCHES = [
     Switch("cached functions are pure", without(caches_and_locks, "fingerprint", lambda heap: []), ("lru_cache",)),
     Switch("deaths that are seen", without(write_back, "refuse_watched_deaths"),
            ("callback_between_two_changes", "finalizer_of_a_part_that_dies_with_it")),
-    Switch("references after letting go", without(weak_references, "anything_let_go", lambda heap: False),
+    Switch("references after letting go", without(lifetimes, "anything_let_go", lambda heap: False),
            ("weak_reference_asked_after_letting_go",)),
     Switch("memory that C code reads", without(exposure, "shows_memory", lambda value: False), ("memory_of_ctypes",)),
     Switch("methods of super", without(returned_objects, "receiver_split", lambda bound: (bound, None)),

@@ -16,6 +16,7 @@ from torch import fx
 
 from stator.emit.source_writer import Writer
 from stator.graph.analysis.may_fail import Memory, memory_written_by, node_may_fail, stem_of
+from stator.graph.analysis.mutation import changes_views
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.record.recorder import Recorder
 
@@ -48,8 +49,9 @@ def keeps_memory(graph: fx.Graph, written: list[Any]) -> bool:
     tensors = [each.tensor for each in written]
     plain = all(type(tensor) in PLAIN_CLASSES and tensor.layout is torch.strided and not tensor.is_inference()
                 and torch._debug_has_internal_overlap(tensor) != 1 for tensor in tensors)
-    return plain and not any(node.op in _CALLS and (stem_of(node.target) in _MOVES or "out" in node.kwargs
-                                                    or not _is_of_torch(node.target)) for node in graph.nodes)
+    return plain and not any(node.op in _CALLS and (
+        stem_of(node.target) in _MOVES or changes_views(node) or "out" in node.kwargs
+        or not _is_of_torch(node.target)) for node in graph.nodes)
 
 
 def _is_of_torch(target: object) -> bool:

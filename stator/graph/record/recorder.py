@@ -216,8 +216,8 @@ class Recorder(InputRecorder):
             self.propagation.changed(kwargs.values())
             self.log.reshaped += before != self.layouts.after(*asked) if before is not None else not written
             self.log.refuse_resized()
-            if noted is not None and key is not None and not fresh \
-                    and written and len(written) == 1 and written[0] is result:
+            if noted is not None and key is not None and not fresh and written and len(written) == 1 \
+                    and written[0] is result and torch.Tag.inplace_view not in mutation.tags_of(func):  # refuses views
                 self.propagation.learn_write(key, func, args, noted)
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
