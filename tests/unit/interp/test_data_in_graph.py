@@ -70,7 +70,7 @@ def observed(function: Callable[..., Any], seed: int, counts: bool = True) -> An
     torch.manual_seed(seed)
     w, x = torch.nn.Parameter(torch.randn(4, 4)), torch.randn(4, 4)
     found: list[Any] = []
-    memory = w.data_ptr()
+    memory = w.detach()  # held, so that nobody gets the same address
     for _ in range(2):
         try:
             result = function(w, x)
@@ -83,7 +83,7 @@ def observed(function: Callable[..., Any], seed: int, counts: bool = True) -> An
             parts[0].sum().backward()
         found += [part.detach().clone() for part in parts]
         found += [w.grad, w._version if counts else None, w.is_leaf, w.requires_grad]
-    return [*found, w.detach().clone(), x.clone(), w.data_ptr() == memory, w.data_ptr() == x.data_ptr(), w.dtype]
+    return [*found, w.detach().clone(), x.clone(), w.data_ptr() == memory.data_ptr(), w.data_ptr() == x.data_ptr(), w.dtype]
 
 
 def require_equal(found: list[Any], expected: list[Any]) -> None:
