@@ -15,7 +15,9 @@ from stator import _core, events
 from stator.artifacts.container import Json
 from stator.artifacts.pass_reader import PassReader
 from stator.artifacts.raw_steps import Data, Thing
+from stator.artifacts.unguarded_functions import content_of
 from stator.artifacts.value_reader import Stale
+from stator.artifacts.value_writer import NotPortable
 from stator.breaks import Strategy
 from stator.graph.state.suspended_modes import put_back
 from stator.guards.guard import MISSING, Guard, Kind
@@ -76,6 +78,7 @@ class LoadedResidual:
     graph_inputs: Sequence[object] = ()
     of_process: str = ""
     of_seed: bool = False
+    ran: Sequence[tuple[object, bool]] = ()  # functions without guards, and whether their kernels count
 
 
 @dataclass
@@ -174,6 +177,7 @@ class StoredSite:
                 raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
         if data.get("seed") not in (None, seed_of_hashes()):
             raise Stale("the order of a set of strings counts, and PYTHONHASHSEED was another one")
+        ran = [self._ran(*each) for each in data.get("ran", ())]
         residual = None
         wanted: list[Source] = []
         packed = 0
@@ -185,10 +189,21 @@ class StoredSite:
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
-                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data)
+                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data, ran=ran)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])
+
+    def _ran(self, target: Data, with_kernels: bool, digest: str) -> tuple[object, bool]:
+        """A function that torch ran while the graph was made; it has the content that it had."""
+        found = self.values.value(target)
+        try:
+            if content_of(found, with_kernels) == digest:
+                return found, with_kernels
+        except NotPortable as why:
+            raise Stale(str(why)) from None
+        name = found.__qualname__ if type(found) is types.FunctionType else str(found)
+        raise Stale(f"{name}, which the graph calls, has other code or reads other values")
 
     def guard(self, row: Data, bound: tuple[Thing, ...]) -> Guard:
         number, place, data, where = row

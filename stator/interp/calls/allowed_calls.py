@@ -27,6 +27,7 @@ from stator.interp.calls import module_copies
 from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
+from stator.interp.objects.process_facts import note_constant
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.native.table import NativeClass, Row, lookup, name_of, receiver_split
@@ -112,6 +113,7 @@ def call_constant(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs:
                   cont: Continuation | None) -> None:
     """assume_constant_result: the function is called now, with the user's own objects, and what it returns is kept."""
     what = describe_callable(fn)
+    note_constant(vm, what)
     args = tuple([_own(vm, what, value) for value in args])
     kwargs = {name: _own(vm, what, value) for name, value in (kwargs or {}).items()}
     if (changed := changed_trackers(vm.heap)) and Reach((fn, args, tuple(kwargs.values()))).may_read(changed):
