@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from stator import _core, events
 from stator.artifacts.container import Json
+from stator.artifacts.graph_functions import content_of
 from stator.artifacts.pass_reader import PassReader
 from stator.artifacts.raw_steps import Data, Thing
-from stator.artifacts.unguarded_functions import content_of
 from stator.artifacts.value_reader import Stale
 from stator.artifacts.value_writer import NotPortable
 from stator.breaks import Strategy
@@ -189,7 +189,8 @@ class StoredSite:
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
-                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data, ran=ran)
+                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data,
+                                      ran=ran)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])

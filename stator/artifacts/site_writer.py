@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from stator.artifacts.container import Json
+from stator.artifacts.graph_functions import content_of, has_pure_kernels, unguarded
 from stator.artifacts.pass_data import PassWriter
 from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.site_reader import LoadedResidual, Site, seed_of_hashes
-from stator.artifacts.unguarded_functions import content_of, has_pure_kernels, unguarded
 from stator.artifacts.value_writer import NotPortable, is_content, namespace_name
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.resume.resume_points import ResumePoint
