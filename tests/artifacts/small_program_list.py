@@ -103,7 +103,7 @@ class F(torch.autograd.Function):
     @staticmethod
     def forward(ctx,x): ctx.save_for_backward(x); return x*2
     @staticmethod
-    def backward(ctx,g): 
+    def backward(ctx,g):
         x,=ctx.saved_tensors
         return g*x*K
 def program(x): return F.apply(x).sin()

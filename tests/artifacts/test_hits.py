@@ -170,3 +170,28 @@ def test_a_replaced_function_of_c_is_no_hit(tmp_path: Path, monkeypatch: pytest.
         loaded = stator.load(str(tmp_path / "file"), rooted, backend="eager")
         assert loaded(torch.ones(2)).tolist() == [7.0, 7.0]
         assert "math.sqrt was replaced" in str(stator.why_not_cached(loaded))
+
+
+def test_small_programs_give_no_stale_result() -> None:
+    names = ["math name", "other globals", "custom op shape", "custom op autograd", "composite op", "allow_in_graph aot",
+             "op globals aot_eager", "fake", "aten override"]
+    output, = in_new_interpreters(["-m", "tests.artifacts.small_programs", *names])
+    assert output.splitlines()[-1] == "33 changes, 3 hits, 0 problems", output
+
+
+@pytest.mark.slow  # three hundred processes
+def test_all_small_programs_give_no_stale_result() -> None:
+    output, = in_new_interpreters(["-m", "tests.artifacts.small_programs"])
+    assert output.splitlines()[-1].endswith(" 0 problems"), output
+
+
+@torch.compiler.assume_constant_result
+def settled() -> int:
+    return 3
+
+
+def test_a_result_that_is_assumed_constant_is_not_stored(tmp_path: Path) -> None:
+    compiled = stator.compile(lambda x: x * settled(), backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert stator.save(compiled, str(tmp_path / "entries")) == 0
+    assert "assumed constant" in (stator.why_not_cached(compiled) or "")
