@@ -15,7 +15,7 @@ from stator.heap.tracker import NO_KEY, Box, unbox
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Frame, add_entries, outward
 from stator.interp.generators import generators
-from stator.interp.generators.delegation import ASYNC_GENERATOR
+from stator.interp.generators.suspended_frames import ASYNC_GENERATOR
 from stator.interp.machine import Thunk
 from stator.interp.services import VM
 from stator.source import Local

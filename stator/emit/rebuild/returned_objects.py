@@ -86,15 +86,6 @@ def rebuild_array(build: Rebuilder, value: Any) -> str:
     return build.variable(value, "array", f"{made}({build.writer.constant(kept, 'array')}, {value.flags.writeable})")
 
 
-def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """Copy the contents of a stand-in back, if the program changed them."""
-    if not build.heap.faces.has_changed(tracker):
-        return
-    now = tracker.standin.copy(order="C")
-    out.append(f"{build.writer.constant(numpy.copyto, 'copyto')}({build.outside(tracker.source)}, "
-               f"{build.writer.constant(now, 'contents')})")
-
-
 def fresh_array(contents: Any, writeable: bool) -> Any:
     made = contents.copy(order="K")
     made.flags.writeable = writeable

@@ -15,7 +15,7 @@ from stator.code.handlers import raised_places, saved_exceptions
 from stator.code.instruction import Instruction
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
-from stator.interp.generators.delegation import (
+from stator.interp.generators.suspended_frames import (
     ASYNC_GENERATOR,
     AWAITED,
     COROUTINE,
@@ -175,6 +175,7 @@ def RETURN_GENERATOR(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 @op
 def YIELD_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
+    """Suspend the frame: `Suspended.yielded` hands the value to the consumer."""
     frame.generator.yielded(vm, frame.stack.pop())
 
 

@@ -48,6 +48,7 @@ def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
 
 
 def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Change a setting of torch while tracing, and record its setter as a node."""
     if setting.of_operators and not vm.recorder.backend.in_order:
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
@@ -61,13 +62,13 @@ def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], 
 
 
 @rule(C.autocast_increment_nesting)
-def _autocast_entered(vm: VM) -> int:
+def _count_autocast_entry(vm: VM) -> int:
     vm.torch_state.autocast_depth += 1
     return vm.torch_state.autocast_depth
 
 
 @rule(C.autocast_decrement_nesting)
-def _autocast_left(vm: VM) -> int:
+def _count_autocast_exit(vm: VM) -> int:
     """Counted from the entry: contexts around the call may come and go, and clearing the cache never hurts."""
     vm.torch_state.autocast_depth -= 1
     if vm.torch_state.autocast_depth < 0:
