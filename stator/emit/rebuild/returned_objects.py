@@ -35,7 +35,6 @@ from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
-from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.descriptors import TensorSuper
 from stator.interp.objects.weak_access import PROXIES, proxied

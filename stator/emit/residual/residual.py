@@ -33,6 +33,7 @@ from stator.errors import BackendError
 from stator.graph.analysis.dead_nodes import errors_to_meet
 from stator.graph.fx.graph_modules import make_captured
 from stator.graph.fx.nodes import fix_targets
+from stator.graph.record.input_recorder import GraphInput
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import drop_idle_settings, only_settings
 from stator.graph.values.known_values import hide_constants

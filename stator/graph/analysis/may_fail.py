@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils import _pytree as pytree
 
-from stator.graph.analysis.mutation import given_nodes, reached, writes, written_by
+from stator.graph.analysis.mutation import given_nodes, operator_name, reached, writes, written_by
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset("""

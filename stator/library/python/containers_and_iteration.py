@@ -2,8 +2,8 @@
 
     await agen.asend(v)       C drives the driver of the interpreted frame (see interp/generators)
 
-Methods without a rule (dict.update, list.extend) run natively on the stand-in (interp/calls/native_calls.py:call_listed),
-over Python iterables as interpreted loops (interp/iteration.py).
+Methods without a rule (dict.update, list.extend) run natively on the stand-in: interp/calls/native_calls.py, over
+Python iterables as interpreted loops: interp/iteration.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import truth_as_symbol
 from stator.interp.calls.module_copies import refuse_changed_builtins
 from stator.interp.frame import Raised
-from stator.interp.generators import suspended_frames
+from stator.interp.generators.suspended_frames import AWAITED, NextCall, close, resume, throw
 from stator.interp.iteration import each_looked_at, looked_at
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
@@ -185,8 +185,8 @@ def _chain_from_iterable(vm: VM, cls: Any, iterables: Any, /) -> Any:
 def _next(vm: VM, cont: Any, iterator: Any, default: Any = MISSING, /) -> None:
     body = vm.generators.iterated(iterator)
     if body is not None:
-        call = suspended_frames.NextCall(cont) if default is MISSING else suspended_frames.NextCall(cont, default, True)
-        return suspended_frames.resume(vm, body, None, call)
+        call = NextCall(cont) if default is MISSING else NextCall(cont, default, True)
+        return resume(vm, body, None, call)
     if default is MISSING:
         return vm.call_next(iterator, cont)
     value = vm.next_or_missing(iterator)
@@ -267,12 +267,12 @@ def _body(vm: VM, generator: object) -> Any:
     return body
 
 
-@suspending_rule(types.GeneratorType.send, types.CoroutineType.send, suspended_frames.AWAITED.send)
+@suspending_rule(types.GeneratorType.send, types.CoroutineType.send, AWAITED.send)
 def _send(vm: VM, cont: Any, generator: Any, value: Any, /) -> None:
-    suspended_frames.resume(vm, _body(vm, generator), value, suspended_frames.NextCall(cont))
+    resume(vm, _body(vm, generator), value, NextCall(cont))
 
 
-@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw, suspended_frames.AWAITED.throw)
+@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw, AWAITED.throw)
 def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, traceback: Any = None, /) -> None:
     body = _body(vm, generator)
     if value is MISSING:
@@ -289,7 +289,7 @@ def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, t
     else:
         raise Raised(TypeError("exceptions must be classes or instances deriving from BaseException, "
                                f"not {type(kind).__name__}"))
-    suspended_frames.throw(vm, body, exc, suspended_frames.NextCall(cont))
+    throw(vm, body, exc, NextCall(cont))
 
 
 @rule(sys.exc_info)
@@ -298,11 +298,11 @@ def _exc_info(vm: VM) -> Any:
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
-suspending_rule(types.GeneratorType.__next__, suspended_frames.AWAITED.__next__)(
-    lambda vm, cont, generator, /: suspended_frames.resume(vm, _body(vm, generator), None, suspended_frames.NextCall(cont)))
-rule(types.GeneratorType.__iter__, suspended_frames.AWAITED.__iter__)(lambda vm, generator, /: generator)
-suspending_rule(types.GeneratorType.close, types.CoroutineType.close, suspended_frames.AWAITED.close)(
-    lambda vm, cont, generator, /: suspended_frames.close(vm, _body(vm, generator), cont))
+suspending_rule(types.GeneratorType.__next__, AWAITED.__next__)(
+    lambda vm, cont, generator, /: resume(vm, _body(vm, generator), None, NextCall(cont)))
+rule(types.GeneratorType.__iter__, AWAITED.__iter__)(lambda vm, generator, /: generator)
+suspending_rule(types.GeneratorType.close, types.CoroutineType.close, AWAITED.close)(
+    lambda vm, cont, generator, /: close(vm, _body(vm, generator), cont))
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
