@@ -26,7 +26,7 @@ from stator.interp.arrays.native_numpy import items_of
 from stator.interp.arrays.traced_numpy import concerns
 from stator.interp.calls import call_protocol, function_modes, native_calls
 from stator.interp.calls.module_calls import ModuleCalls
-from stator.interp.frame import ExcState, Frame, Raised
+from stator.interp.frame import Continuation, ExcState, Frame, Raised
 from stator.interp.generators import async_opcodes, suspended_frames  # noqa: F401  (registers)
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
@@ -252,7 +252,7 @@ class VM(Machine):
             if not cont.raised(self, frame, raised.exc):
                 raise
 
-    def call_next(self, iterator: Any, cont: Any) -> None:
+    def call_next(self, iterator: object, cont: Continuation | None) -> None:
         """`iterator.__next__()`; exhaustion is a StopIteration."""
         body = self.generators.iterated(iterator)
         if body is not None:

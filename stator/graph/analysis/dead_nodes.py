@@ -1,7 +1,7 @@
 """Which nodes nobody needs.   t[i] with a result that is dropped  ->  one more output, so that its error is met
 
 A dead node that may raise becomes an output of a graph that is compiled; operators without a result are kept.  Other
-dead nodes are left to the compiler.  Inputs that no node uses are erased by `emit/residual/residual.py`.
+dead nodes are left to the compiler.  `emit/residual/residual.py` erases unused inputs.
 """
 
 from __future__ import annotations
