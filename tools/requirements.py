@@ -4,8 +4,8 @@
     python tools/requirements.py dev      and those of the extra `dev`
     python tools/requirements.py --keep-torch   the installed torch, for `pip install -c`
 
-The core is built for one torch. Without the constraint, a library that requires torchvision installs its newest release, and
-the torch of that release.
+The core is built for one torch. Without the constraint, a library that requires torchvision installs its newest
+release, and the torch of that release.
 """
 
 import sys
