@@ -44,6 +44,8 @@ Maker = Callable[[Any, Callable[[object], None]], object]
 class Stale(Exception):
     """The data does not fit this process; the text is the first reason."""
 
+    where: tuple[str, int, str] | None = None  # the user's line that reads the fact
+
 
 class ValueReader:
     """The objects of one file."""
