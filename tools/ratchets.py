@@ -85,6 +85,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
     "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
     "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
+    "stator/capture/checkpoint_keys.py": "docs/from-torch-compile.md",  # step 16: keys of torch.compile's modules
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14
