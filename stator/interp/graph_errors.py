@@ -31,6 +31,7 @@ from stator.host.value_kinds import mro_of
 from stator.interp.frame import Frame, Place, add_place, outward
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
+from stator.ranks.sharding_hooks import ShardingHook
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
@@ -245,7 +246,7 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 
 def _keeps_order_itself(target: object) -> bool:
     """Prints of the graph and collectives, which do not fail and see nothing but tensors."""
-    return isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).partition("::")[0] in (
+    return isinstance(target, ShardingHook) or isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).partition("::")[0] in (
         "stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
 
 
