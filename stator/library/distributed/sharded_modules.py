@@ -9,7 +9,7 @@ a guard compares.  Where a hook does more (casts, moves to a device, extensions 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -22,8 +22,19 @@ from stator.heap.tracker import NO_KEY, Box
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.library.torch.gradients import require_plain
-from stator.ranks.sharding_hooks import Reshard, ShardingHook, Unshard, facts_of, owners_of, same_facts, sharded_parameters
+from stator.ranks.sharding_hooks import (
+    Reshard,
+    ShardingHook,
+    Unshard,
+    facts_of,
+    owners_of,
+    same_facts,
+    sharded_parameters,
+)
 from stator.source import Pinned, Source
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 
 STATES = "torch.distributed.fsdp._fully_shard._fsdp_state"
 _WHAT = "the own work of a wrapper around modules"
@@ -33,7 +44,7 @@ def refused(why: str) -> Break:
     return Break("SB010", f"fully_shard, {why}: {_WHAT}", untouched=True)
 
 
-def known_state(vm: VM, state: object, module: object) -> tuple[Any, Any]:
+def known_state(vm: VM, state: object, module: object) -> tuple[FSDPState, torch.nn.Module]:
     """The state and the module behind stand-ins, where their hooks are plain."""
     if vm.heap.by_standin.get(id(state)) is None or vm.heap.by_standin.get(id(module)) is None:
         raise refused("made inside the call")
@@ -50,19 +61,22 @@ def known_state(vm: VM, state: object, module: object) -> tuple[Any, Any]:
                     each._sharded_local_tensor, "fsdp_pre_all_gather"):
                 raise refused("of parameters that are no plain tensors")
         vm.heap.guard_call(same_facts, True, Pinned(sharded), Pinned(facts_of(sharded)))
-    require_plain(vm, _WHAT)
+    try:
+        require_plain(vm, _WHAT)
+    except Break:
+        raise refused("in a graph that cannot be cut there") from None
     recorder.propagation.require_exact()
     return sharded, owner
 
 
-def tensors_in(vm: VM, value: object, depth: int = 0) -> Iterator[FakeTensor]:
+def tensors_in(vm: VM, value: object) -> Iterator[FakeTensor]:
     """The tensors in containers; another object breaks, which may hold some."""
     if type(value) is FakeTensor:
         yield value
     elif type(value) in (list, tuple, dict):
         vm.heap.expose_deep(value)
-        for each in value.values() if type(value) is dict else value:  # type: ignore[attr-defined]
-            yield from tensors_in(vm, each, depth + 1)
+        for each in value.values() if isinstance(value, dict) else value:  # type: ignore[attr-defined]
+            yield from tensors_in(vm, each)
     elif type(value) not in CONSTANT_TYPES and not isinstance(value, (torch.SymInt, torch.SymFloat)):
         raise refused(f"called with a {type(value).__name__}")
 
@@ -72,9 +86,10 @@ def call_hook(vm: VM, hook: ShardingHook, tensors: list[FakeTensor], made: tuple
     if not vm.recorder.backend.in_order:
         node.meta[BOUNDARY] = True
     vm.recorder.log.changes += 1
+    vm.autograd.watches[id(hook)] = (hook, node)  # a backward pass in the graph would not call what it registers
 
 
-def gathered(vm: VM, state: Any) -> list[FakeTensor]:
+def gathered(vm: VM, state: FSDPState) -> list[FakeTensor]:
     """Fakes of the parameters that torch gathers."""
     found = []
     for each in sharded_parameters(state):
@@ -87,7 +102,7 @@ def gathered(vm: VM, state: Any) -> list[FakeTensor]:
     return found
 
 
-def hold(vm: VM, state: Any, value_of: Callable[[Any, int], object]) -> None:
+def hold(vm: VM, state: FSDPState, value_of: Callable[[torch.nn.Module, int], object]) -> None:
     """Let modules hold other values, which torch has put there: no change of the program's."""
     for number, each in enumerate(sharded_parameters(state)):
         for module, name in owners_of(each):
@@ -103,7 +118,7 @@ def _no_source(base: Source) -> Source:
     raise refused("whose parameters are read outside its forward()")
 
 
-def register_hooks(cls: Any) -> None:
+def register_hooks(cls: type[FSDPState]) -> None:
     """Called when the program has imported fully_shard."""
     before, behind = cls._pre_forward, cls._post_forward
 
