@@ -35,7 +35,6 @@ from stator.ranks.sharding_hooks import ShardingHook
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
-
 # Of the exceptions that programs name, those that no kernel of torch's raises.
 _OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
                      "ModuleNotFoundError", "NameError", "OSError", "StopIteration", "TypeError"})  # fmt: skip
@@ -246,10 +245,8 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 
 def _keeps_order_itself(target: object) -> bool:
     """Prints of the graph, collectives and hooks of sharded modules, which do not fail and see nothing but tensors."""
-    if not isinstance(target, (OpOverload, OpOverloadPacket)):
-        return isinstance(target, ShardingHook)
-    return qualified_name(target).partition("::")[0] in (
-        "stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
+    return isinstance(target, ShardingHook) or isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(
+        target).partition("::")[0] in ("stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
 
 
 def has_effects(vm: VM) -> bool:

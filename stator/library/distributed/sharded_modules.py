@@ -129,10 +129,9 @@ def register_hooks(cls: type[FSDPState]) -> None:
         if type(args) is not tuple or type(kwargs) is not dict:
             raise refused("called with unusual arguments")
         vm.heap.expose_deep((args, kwargs))
-        given = [each for each in (*args, *kwargs.values()) if type(each) is FakeTensor]
         with torch._C.DisableTorchFunction():
-            inner = [each for value in (*args, *kwargs.values()) if type(value) is not FakeTensor
-                     for each in tensors_in(vm, value)]
+            given, inner = ([each for value in (*args, *kwargs.values()) if (type(value) is FakeTensor) is direct
+                             for each in tensors_in(vm, value)] for direct in (True, False))
             if any(each.device.type != state._device.type for each in (*given, *inner)):
                 raise refused("which moves its arguments to a device")
             if any(each.requires_grad for each in inner):
