@@ -246,7 +246,7 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 def _keeps_order_itself(target: object) -> bool:
     """Prints of the graph, collectives and hooks of sharded modules, which do not fail and see nothing but tensors."""
     return isinstance(target, ShardingHook) or isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(
-        target).partition("::")[0] in ("stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
+        target).partition("::")[0] in "stator stator_ranks _c10d_functional _c10d_functional_autograd c10d".split()
 
 
 def has_effects(vm: VM) -> bool:
