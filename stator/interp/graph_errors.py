@@ -32,10 +32,10 @@ from stator.host.value_kinds import is_a, mro_of
 from stator.interp.frame import Frame, Place, add_place, outward
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
+from stator.ranks.sharding_hooks import ShardingHook
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
-
 # Of the exceptions that programs name, those that no kernel of torch's raises.
 _OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
                      "ModuleNotFoundError", "NameError", "OSError", "StopIteration", "TypeError"})  # fmt: skip
@@ -247,9 +247,9 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 
 
 def _keeps_order_itself(target: object) -> bool:
-    """Prints of the graph and collectives, which do not fail and see nothing but tensors."""
-    return isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).partition("::")[0] in (
-        "stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
+    """Prints of the graph, collectives and hooks of sharded modules, which do not fail and see nothing but tensors."""
+    return isinstance(target, ShardingHook) or isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(
+        target).partition("::")[0] in "stator stator_ranks _c10d_functional _c10d_functional_autograd c10d".split()
 
 
 def has_effects(vm: VM) -> bool:
