@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from tests.torch_api.side_by_side import Make, Register, World, compare
 from tests.training.step_programs import batch, look_at, network, values

@@ -1,8 +1,8 @@
-"""Functions that draw from numpy's stream.   mask = compute_mask((2, 64), 0.05, 10)  ->  an array that the residual makes
+"""Functions that draw from numpy's stream.   mask = compute_mask((2, 64), 0.05, 10)  ->  an array of the residual
 
-In: a Python function that depends on its plain arguments and on numpy's own stream alone, which is proved from its code.
-Out: the array that it returns, as an input of the graph.  The residual calls the function itself, in the order of the
-draws.  A guard makes the draws of the call ahead, compares the layout of the array, and puts the stream back.
+In: a Python function that depends on its plain arguments and on numpy's own stream alone, proved from its code.  Out:
+the array that it returns, as an input of the graph.  The residual calls the function itself, in the order of the draws.
+A guard makes the draws of the call ahead, compares the layout of the array, and puts the stream back.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy
 from stator import _hook
 from stator.breaks import Break, Strategy
 from stator.guards.guard import is_constant
-from stator.interp.frame import outward
+from stator.interp.frame import Continuation, outward
 from stator.interp.pure_kernels import Vocabulary, is_pure_code
 from stator.interp.rule_registry import CODE_RULES, code_rule
 from stator.interp.vm import VM
-from stator.library.python.random_states import Draw, drawn_array
+from stator.library.python.random_states import drawn_array
 from stator.source import Pinned
 
 STREAM = numpy.random.mtrand._rand  # behind the functions of numpy.random
@@ -35,8 +35,9 @@ _MEMBERS = """
 _FUNCTIONS = """
     abs all any arange argmax argmin argsort array array_equal asarray atleast_1d atleast_2d bincount broadcast_to ceil
     clip concatenate copy cumsum diff dot empty empty_like expand_dims eye flip full full_like hstack linspace max mean
-    median min nonzero ones ones_like outer pad prod put_along_axis quantile ravel repeat reshape roll round searchsorted
-    sort split squeeze stack std sum swapaxes take take_along_axis tile transpose unique var vstack where zeros zeros_like
+    median min nonzero ones ones_like outer pad prod put_along_axis quantile ravel repeat reshape roll round
+    sort split squeeze stack std sum swapaxes take take_along_axis tile transpose unique var vstack where zeros
+    zeros_like searchsorted
 """.split()
 _NAMED = {id(value): value for value in [
     *_MODULES, *(getattr(numpy, name) for name in _FUNCTIONS),
@@ -82,7 +83,7 @@ def draw_whole(vm: VM, stream: object) -> None:
             raise Break("SB013", "a function that draws random numbers one by one", turn_off=Strategy.SINGLE_DRAWS)
 
 
-def _call(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
+def _call(vm: VM, cont: Continuation | None, function: types.FunctionType, /, *args: object, **kwargs: object) -> None:
     if not (Strategy.SINGLE_DRAWS in vm.turned_off and Strategy.DRAWN_NUMBERS not in vm.turned_off
             and depends_on_stream_alone(function) and all(map(_is_plain, (*args, *kwargs.values())))
             and id(STREAM) not in vm.random.seeded and not vm.locks.used and not vm.effects.watched
@@ -128,7 +129,7 @@ class WholeDraw:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.__name__ = function, function.__name__
 
-    def __call__(self, stream: object, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, stream: object, *args: object, **kwargs: object) -> object:
         return self.function(*args, **kwargs)
 
 
@@ -147,7 +148,7 @@ class LayoutsAhead:
         found = self.drawn()
         return layout_of(found) if type(found) is numpy.ndarray else None
 
-    def drawn(self) -> Any:
+    def drawn(self) -> object:
         """The value of the last draw; None where one raises."""
         state, found = STREAM.get_state(), None
         try:
@@ -160,5 +161,5 @@ class LayoutsAhead:
             STREAM.set_state(state)
 
 
-def layout_of(array: Any) -> Layout:
+def layout_of(array: numpy.ndarray[Any, Any]) -> Layout:
     return array.dtype.str, array.shape, array.strides

@@ -7,6 +7,7 @@ copy, a guard compares the state, and the residual sets the stream to the state 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,8 @@ class Draw:
     parts: tuple[Drawn, ...] = ()  # of a call that makes a list: one for each of its numbers
 
 
-def drawn_array(vm: VM, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
+def drawn_array(vm: VM, function: Callable[..., object], stream: Source, values: tuple[object, ...],
+                named: dict[str, Any], example: numpy.ndarray[Any, Any]) -> object:
     """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
     place = Drawn(len(vm.residual.draws), function.__name__)
     fake = vm.recorder.add_input(real_tensor(example), place)

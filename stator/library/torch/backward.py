@@ -70,12 +70,12 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     recorder = vm.recorder
     reached = {node for output in outputs for node in behind(recorder.node_of(output))}
     retained = [each for each in vm.autograd.retained.values() if recorder.node_of(each) in reached]
-    if any(hook is not None and any(hook.tensor is each for each in retained) for _, hook in vm.autograd.hooks.values()):
+    if any(hook is not None and hook.tensor is each for each in retained for _, hook in vm.autograd.hooks.values()):
         raise Break("SB016", f"{BACKWARD}, to a tensor with a hook that keeps its gradient")
     if inputs is not None:
         wanted = {id(each): each for each in gradients.tensors_of(vm, BACKWARD, inputs)}
         if not wanted or retained or not wanted.keys() <= set(map(id, leaves)):
-            raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss, or beside retain_grad()")
+            raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
         leaves = list(wanted.values())
     if not recorder.backend.in_order and any(
             "recompute" in node.meta or node.target is tag_activation_checkpoint for node in reached):
@@ -119,7 +119,8 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
             retain(vm, each, new)
 
 
-def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: Any, new: Any, is_shared: bool, create_graph: bool) -> None:
+def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, new: FakeTensor, is_shared: bool,
+               create_graph: bool) -> None:
     """As AccumulateGrad of torch does it, with the hooks before and behind it."""
     leaf = hooks.leaves[place]
     new = hooks.before(place, new)
@@ -138,7 +139,7 @@ def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: Any, new: Any, is_sha
     hooks.after(place, is_stolen)
 
 
-def retain(vm: VM, tensor: FakeTensor, new: Any) -> None:
+def retain(vm: VM, tensor: FakeTensor, new: FakeTensor | None) -> None:
     """Set the gradient of a tensor under retain_grad(), and have no node do it again."""
     graph, node = vm.recorder.graph, vm.recorder.node_of(tensor)
     for each in graph.find_nodes(op="call_function", target=retain_gradient):
@@ -159,11 +160,11 @@ def warn_of_cycles() -> None:
         leaf.grad = None
 
 
-def current_grad(vm: VM, leaf: FakeTensor) -> Any:
+def current_grad(vm: VM, leaf: FakeTensor) -> FakeTensor | None:
     tracker = vm.heap.by_standin.get(id(leaf))
     if tracker is not None and type(tracker.original) not in PLAIN_CLASSES:
         raise Break("SB016", f"{BACKWARD}, to a leaf that is a {type(tracker.original).__name__}")
-    grad = grad_of(vm, leaf, tracker)
+    grad: FakeTensor | None = grad_of(vm, leaf, tracker)
     if grad is None:
         return None
     with torch._C.DisableTorchFunction():

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.graph import Node
 from torch.utils import _pytree as pytree
 
 from stator import _core
@@ -41,7 +42,7 @@ class LeafHooks:
         trackers = [vm.heap.by_standin.get(id(leaf)) for leaf in leaves]
         self.hooks = [(listed_hooks(vm, leaf, tracker, _BEFORE), listed_hooks(vm, leaf, tracker, _AFTER))
                       for leaf, tracker in zip(leaves, trackers, strict=True)]
-        self.saved: list[tuple[Any, set[int]]] = []
+        self.saved: list[tuple[Node, set[int]]] = []
         hooked = [each for each, hooks in zip(trackers, self.hooks, strict=True) if each is not None and any(hooks)]
         plain = [each for each, hooks in zip(trackers, self.hooks, strict=True) if each is not None and not any(hooks)]
         for function, some in ((_core.plain_leaves, plain), (_core.leaves_with_listed_hooks, hooked)):
@@ -75,7 +76,7 @@ class LeafHooks:
             if result is None:
                 continue
             with torch._C.DisableTorchFunction():
-                if type(result) is not FakeTensor or (result.shape, result.dtype, result.device, result.layout) != (
+                if not isinstance(result, FakeTensor) or (result.shape, result.dtype, result.device, result.layout) != (
                         grad.shape, grad.dtype, grad.device, grad.layout):
                     raise self._refused("with a hook that returns another thing than such a gradient")
                 known |= {storage_of(each.fake) for each in self.vm.recorder.inputs if type(each.fake) is FakeTensor}
@@ -94,7 +95,7 @@ class LeafHooks:
             if is_stolen and version is not None and self.vm.recorder.version_of(grad) != version:
                 raise self._refused("with a hook that writes to memory of the pass")
 
-    def _call(self, place: int, hook: object, value: FakeTensor) -> Any:
+    def _call(self, place: int, hook: object, value: FakeTensor) -> object:
         graph = self.vm.recorder.graph
         last = graph._root.prev
         try:
@@ -140,7 +141,8 @@ def listed_hooks(vm: VM, leaf: FakeTensor, tracker: VariableTracker | None, meth
         held = _DICTS[method](tracker.original)
     if not held:
         return own
-    return [*vm.call_sync(listed_values, (vm.heap.adopt(held, CallOf(Pinned(_DICTS[method]), (tracker.source,))),)), *own]
+    adopted = vm.heap.adopt(held, CallOf(Pinned(_DICTS[method]), (tracker.source,)))
+    return [*vm.call_sync(listed_values, (adopted,)), *own]
 
 
 def listed_values(hooks: dict[int, Any]) -> list[Any]:
@@ -153,10 +155,11 @@ def tensors_of(node: fx.Node) -> list[FakeTensor]:
                 if type(each) is FakeTensor and each.layout is torch.strided]
 
 
-def saved_storages(function: Any) -> set[int]:
+def saved_storages(function: Node) -> set[int]:
     """Memory that a node of autograd reads in its backward."""
     found: list[Any] = []
-    for name in boundaries.saved_names(type(function)):
+    cls: Any = type(function)
+    for name in boundaries.saved_names(cls):
         try:
             found += pytree.tree_leaves(getattr(function, name))
         except RuntimeError:  # written to, or freed: the engine raises
@@ -164,7 +167,7 @@ def saved_storages(function: Any) -> set[int]:
     return {storage_of(each) for each in found if type(each) is FakeTensor and each.layout is torch.strided}
 
 
-def leads_to(function: Any, accumulator: Any) -> bool:
+def leads_to(function: Node, accumulator: Node | None) -> bool:
     """Whether the engine calls `function` before it accumulates."""
     waiting, seen = [function], {function}
     while waiting:
