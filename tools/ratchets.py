@@ -74,6 +74,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
+    "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass
     "stator/emit/residual/kept_inputs.py": "docs/training.md",  # step 13: copies for a graph that fails
