@@ -41,9 +41,6 @@ from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS
 from stator.shapes.symbolic_values import SYMBOLIC
 
-_DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
-            "__next__")
-
 
 @rule(dict.get, unasked=True)
 def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
@@ -303,27 +300,3 @@ suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
-
-
-async def _sample() -> Any:
-    yield None
-
-
-def _awaitables() -> tuple[type, ...]:
-    agen = _sample()
-    send, close = agen.asend(None), agen.aclose()
-    kinds = (types.AsyncGeneratorType, type(send), type(close))
-    send.close()
-    close.close()
-    return kinds
-
-
-@rule(*[vars(owner)[name] for owner in _awaitables() for name in _DRIVERS if name in vars(owner)])
-def _drive(vm: VM, callee: Any, driven: Any, /, *args: Any) -> Any:
-    if type(driven) is types.AsyncGeneratorType and id(driven) not in vm.generators:
-        raise Break("SB014", "an async generator from outside")
-    if vm.heap.is_opaque(driven):
-        raise Break("SB014", "what an async generator from outside is awaited through")
-    if sys.get_asyncgen_hooks().firstiter is not None:
-        raise Break("SB018", "an async generator under an event loop's hooks")
-    return vm.native(callee, (driven, *args))
