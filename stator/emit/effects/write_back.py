@@ -33,8 +33,8 @@ from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, RandomState
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
+from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.python.contexts import raise_flags, raised_flags
-from stator.library.python.event_loops import refuse_unfinished
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths

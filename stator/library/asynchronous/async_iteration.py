@@ -18,7 +18,7 @@ from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.python.event_loops import note_generator
+from stator.library.asynchronous.event_loop import note_generator
 
 _DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
             "__next__")
