@@ -41,7 +41,7 @@ class Answered:
 def _awaitables() -> tuple[type, ...]:
     agen = _sample()
     send, close = agen.asend(None), agen.aclose()
-    kinds = (types.AsyncGeneratorType, type(send), type(close), type(anext(Answered(()), None)))  # type: ignore[type-var]
+    kinds = (types.AsyncGeneratorType, type(send), type(close), type(anext(Answered(()), None)))  # type: ignore[call-overload]
     send.close()
     close.close()
     return kinds

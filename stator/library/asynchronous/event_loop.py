@@ -111,7 +111,7 @@ def is_idle(loop: unix_events._UnixSelectorEventLoop) -> bool:
     return type(loop) is PLAIN_LOOP and parts["_thread_id"] is None and not any(
         parts[name] for name in ("_ready", "_scheduled", "_closed", "_stopping", "_debug", "_exception_handler",
                                "_task_factory", "_signal_handlers")) \
-        and len(parts["_asyncgens"].data) == 0 and len(loop._selector.get_map()) == 1
+        and len(parts["_asyncgens"].data) == 0 and len(parts["_selector"].get_map()) == 1
 
 
 def has_plain_policy() -> bool:
