@@ -119,7 +119,9 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: object) -> Any:
     elif is_a(obj, (set, frozenset)):
         vm.check_order(obj)
     refuse_changed_builtins(vm, callee.__name__)
-    if callee is object.__reduce_ex__ and is_a(obj, BaseException):  # C code would run a method that has a rule
+    row = ROWS.get(id(type(obj).__dict__.get("__reduce__")))
+    if callee is object.__reduce_ex__ and (is_a(obj, BaseException) or row is not None and row.warns):
+        # C code would run a method that has a rule, or warn of it
         return vm.call_sync(vm.sync(lambda: vm.load_attr(obj, "__reduce__")), ())
     return vm.native(callee, (obj, *protocol))
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import gc
+import itertools
 import os
+import pickle
 import typing
 import warnings
 from collections.abc import AsyncIterator
@@ -223,3 +226,14 @@ def test_update_without_an_instance() -> None:
         except TypeError as error:
             return x + 1, str(error)
     same_as_eager(program, call(torch.ones(2)))
+
+
+def test_deprecated_copies_of_iterators_warn() -> None:
+    def program(x):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            copy.copy(itertools.count(3))
+            pickle.dumps(itertools.repeat(3, 2))
+            itertools.chain([1], [2]).__reduce__()
+            return x + len(heard), [str(each.message) for each in heard]
+    same_as_eager(program, call(torch.ones(2)), call(torch.zeros(2)))
