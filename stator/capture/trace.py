@@ -103,11 +103,10 @@ def enter_default_devices(vm: VM, around: list[Any]) -> None:
 
 def enter_modes(vm: VM, around: list[Any]) -> None:
     """Other modes around the call; the guard of torch's state compares their classes."""
-    if vm.modes.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
-        raise Break("SB005", "a mode that is turned off")
     vm.modes.active += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
-                        for level, mode in enumerate(around) if type(mode) is not DeviceContext]
-    vm.modes.at_start = len(vm.modes.active)
+                        for level, mode in enumerate(around) if type(mode) is not DeviceContext
+                        and vm.modes.functions_off < 2]  # else none is called, and the program does not see them
+    vm.modes.at_start = vm.modes.kept = len(vm.modes.active)
 
 
 def refuse_dual_level(vm: VM) -> None:
@@ -149,7 +148,7 @@ def turn_off_inside(vm: VM, reason: Break) -> None:
 
 def strategy_around(vm: VM) -> Strategy | None:
     """The strategy that is still in force where the trace stopped; the rest of the program would need it on."""
-    if len(vm.modes.active) > vm.modes.at_start or vm.modes.index_modes:
+    if function_modes.is_changed(vm) or vm.modes.index_modes:
         return Strategy.FUNCTION_MODES
     return Strategy.FUNCTIONS_OFF if vm.modes.functions_off_before else None
 

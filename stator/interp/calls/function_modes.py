@@ -46,6 +46,8 @@ def refuse(what: str) -> Break:
 def enter(vm: VM, mode: object) -> None:
     if Strategy.FUNCTION_MODES in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
+    if vm.modes.functions_off == 2:
+        raise Break("SB005", "a mode that is turned off")
     if is_index_mode(mode) and not vm.modes.active:
         vm.modes.index_modes.append(mode)
         vm.modes.indexes_stay_tensors = True
@@ -60,18 +62,26 @@ def is_index_mode(mode: object) -> bool:
 
 
 def leave(vm: VM) -> Any:
-    if vm.modes.index_modes and len(vm.modes.active) == vm.modes.at_start:
+    if vm.modes.index_modes and len(vm.modes.active) == vm.modes.kept:
         mode = vm.modes.index_modes.pop()
         vm.modes.indexes_stay_tensors = bool(vm.modes.index_modes)
         return mode
-    if len(vm.modes.active) <= vm.modes.at_start:
-        raise Break("SB005", "leaving a mode that was entered before the call")
+    if len(vm.modes.active) <= vm.modes.kept:
+        if not vm.modes.active or vm.modes.handling or vm.torch_state.devices \
+                or Strategy.FUNCTION_MODES in vm.turned_off:
+            raise Break("SB005", "leaving a mode that was entered before the call")
+        vm.modes.kept -= 1
     return vm.modes.active.pop()
 
 
+def is_changed(vm: VM) -> bool:
+    """Whether the program leaves other modes on than it has met."""
+    return not len(vm.modes.active) == vm.modes.kept == vm.modes.at_start
+
+
 def require_balance(vm: VM) -> None:
-    """A mode that the program leaves on would have to be on after the call."""
-    if len(vm.modes.active) != vm.modes.at_start or vm.modes.index_modes:
+    """Modes that stay on, or were left, are written back; a default device beside them has a place of its own."""
+    if vm.modes.index_modes or is_changed(vm) and vm.torch_state.devices:
         raise refuse("the end of the call")
     if vm.modes.functions_off != vm.modes.functions_off_at_start:
         raise Break("SB006", "__torch_function__ is still off at the end of the call")
@@ -177,17 +187,17 @@ def ask(vm: VM, func: Any, kinds: object, args: Any, rest: tuple[Any, ...]) -> A
 def _ask_mode(vm: VM, func: Callable[..., Any], kinds: object, args: tuple[Any, ...], rest: tuple[Any, ...],
               given: object) -> Any:
     """The answer of the innermost mode, which is off while its handler runs."""
-    before, floor = list(vm.modes.active), vm.modes.at_start
+    before, floor = list(vm.modes.active), vm.modes.kept
     mode = vm.modes.active.pop()
-    vm.modes.at_start = len(vm.modes.active)
+    vm.modes.kept, vm.modes.handling = len(vm.modes.active), vm.modes.handling + 1
     if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
         vm.heap.sources[id(func)] = Pinned(func)
     try:
         handler = vm.sync(lambda: vm.load_attr(mode, "__torch_function__"))
         answer = vm.call_sync(handler, (func, _seen_types(vm, func, kinds, given), args, *rest))
-        balanced = len(vm.modes.active) == vm.modes.at_start
+        balanced = len(vm.modes.active) == vm.modes.kept
     finally:
-        vm.modes.at_start = floor
+        vm.modes.kept, vm.modes.handling = floor, vm.modes.handling - 1
         vm.modes.active[:] = before
     if not balanced:
         raise refuse("a handler that leaves a mode on")

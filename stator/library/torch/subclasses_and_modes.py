@@ -184,8 +184,8 @@ def _push(vm: VM, value: Any, /) -> Any:
 
 
 def _refuse_device(vm: VM) -> None:
-    if vm.torch_state.devices:
-        raise Break("SB005", "the stack of modes while there is a default device")
+    if vm.torch_state.devices or vm.modes.functions_off == 2:
+        raise Break("SB005", "the stack of modes while there is a default device, or while they are turned off")
 
 
 @rule(C._len_torch_function_stack, unasked=True)
