@@ -57,7 +57,7 @@ from stator.host.garbage_collection import collector_running
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
-from stator.interp.calls.function_modes import is_changed
+from stator.interp.calls.function_mode_stack import is_changed
 from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.tensors.tensor_bookkeeping import ASSIGNED

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stator.emit.rebuild.values import Rebuilder
 from stator.graph.state.suspended_modes import leave_modes
-from stator.interp.calls.function_modes import is_changed
+from stator.interp.calls.function_mode_stack import is_changed
 from stator.interp.mechanisms import ModeState
 
 

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode, get_default_nowrap_functions
 from stator.breaks import Break, Strategy
 from stator.graph.metadata.input_layouts import acts_above_dispatch
 from stator.host.value_kinds import is_a, mro_of
-from stator.interp.calls import function_modes
+from stator.interp.calls import function_mode_stack
 from stator.interp.lookup import ancestors
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import rule
@@ -168,18 +168,18 @@ rule(C._is_torch_function_all_disabled)(lambda vm: vm.modes.functions_off == 2)
 
 @rule(TorchFunctionMode.__enter__, unasked=True)
 def _enter_mode(vm: VM, self: object) -> Any:
-    function_modes.enter(vm, self)
+    function_mode_stack.enter(vm, self)
     return self
 
 
 @rule(TorchFunctionMode.__exit__, unasked=True)
 def _exit_mode(vm: VM, self: object, exc_type: object, exc_val: object, exc_tb: object) -> None:
-    function_modes.leave(vm)
+    function_mode_stack.leave(vm)
 
 
 @rule(C._push_on_torch_function_stack, unasked=True)
 def _push(vm: VM, value: object, /) -> Any:
-    function_modes.enter(vm, value)
+    function_mode_stack.enter(vm, value)
     return None
 
 
@@ -202,4 +202,4 @@ def _get(vm: VM, value: object, /) -> Any:
     return vm.modes.active[value]
 
 
-rule(C._pop_torch_function_stack, unasked=True)(lambda vm: function_modes.leave(vm))
+rule(C._pop_torch_function_stack, unasked=True)(lambda vm: function_mode_stack.leave(vm))
