@@ -73,6 +73,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/capture/eager_start.py": "docs/eager-start.md",  # step 11: calls that run while another process compiles
     "stator/backends/step_gradients.py": "docs/training.md",  # step 13: gradients between pieces of a step
     "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()
+    "stator/interp/calls/function_mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
+    "stator/emit/effects/mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
