@@ -94,6 +94,8 @@ _ROWS: tuple[tuple[str, str, int, int] | None, ...] = tuple([
 
 def parse_exception_table(code: CodeType, index_of_offset: dict[int, int]) -> list[ExceptionEntry]:
     """co_exceptiontable: per entry four big-endian varints, start, length, target, depth and lasti."""
+    if not code.co_exceptiontable:
+        return []
     numbers: list[int] = []
     value = 0
     for byte in code.co_exceptiontable:
