@@ -19,6 +19,7 @@ SUPPORT_TESTS ?= tests/lang tests/unit
 
 PY     := $(VENV)/bin/python
 STAMPS := $(VENV)/.stator
+KEEP   := $(STAMPS)/keep-torch.txt
 PIP    := $(PY) -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 
@@ -63,7 +64,8 @@ $(STAMPS)/torch: $(STAMPS)/venv
 $(STAMPS)/requirements: $(STAMPS)/torch pyproject.toml
 	@echo "[3/4] packages what pyproject.toml lists, for development"
 	@$(PY) tools/requirements.py dev > $(STAMPS)/requirements.txt
-	@$(PIP) install -q -r $(STAMPS)/requirements.txt
+	@$(PY) tools/requirements.py --keep-torch > $(KEEP)
+	@$(PIP) install -q -c $(KEEP) -r $(STAMPS)/requirements.txt
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/requirements setup.py tools/native_build.py tools/preflight.py $(NATIVE)
@@ -88,7 +90,7 @@ setup: $(STAMPS)/native $(STAMPS)/installed
 
 $(STAMPS)/transformers: $(STAMPS)/requirements
 	@echo "[+]   demo     transformers, for its Llama"
-	@$(PIP) install -q transformers
+	@$(PIP) install -q -c $(KEEP) transformers
 	@touch $@
 
 demo: setup $(STAMPS)/transformers
@@ -138,7 +140,7 @@ bench: setup
 $(STAMPS)/models: $(STAMPS)/requirements
 	@echo "[+]   models   the libraries whose models are captured"
 	@$(PY) tools/requirements.py models > $(STAMPS)/models.txt
-	@$(PIP) install -q -r $(STAMPS)/models.txt
+	@$(PIP) install -q -c $(KEEP) -r $(STAMPS)/models.txt
 	@touch $@
 
 test-models: setup $(STAMPS)/models

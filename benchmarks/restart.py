@@ -5,7 +5,8 @@ file of --json): seconds from imports done and model built to the first result (
 wall clock and CPU, of Stator and of torch.compile, each in new processes of one run; what Stator traced and compiled,
 from its events; and, from a process of its own under a profiler, calls of functions of tracer and compilers, and which
 of their modules were imported at all.  The process ends with 1 if Stator traced or compiled something at a restart, if
-a result differs from eager, or if a ratio is above --at-most.
+a result differs from eager, or if a ratio is above --at-most.  Caches are filled by --jobs processes at once; what is
+measured runs alone, and is printed as it comes.
 
 `plain-llama16` and `plain-vit12` need no library beyond torch; they are the defaults where transformers is missing.
 """
@@ -13,6 +14,7 @@ a result differs from eager, or if a ratio is above --at-most.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -146,33 +149,37 @@ def finish(device: Any) -> None:
         torch.cuda.synchronize(device)
 
 
-def child(folder: str, *command: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor"),
-                   "OMP_NUM_THREADS": "1"}
-    environment.pop("TRITON_CACHE_DIR", None)  # it belongs to Inductor's folder
+def child(seconds: float, folder: str, *command: str) -> dict[str, Any]:
+    """The line of one process; Inductor's caches belong to one side of one case."""
     side, name, way, device, *profiled = command
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
+                   "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor", f"{side}-{name}-{way}")}
+    environment.pop("TRITON_CACHE_DIR", None)  # it belongs to Inductor's folder
     arguments = ["child", side, name, way, device, folder, *profiled]
-    done = subprocess.run([sys.executable, "-m", "benchmarks.restart", *arguments], cwd=ROOT, env=environment,
-                          stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        done = subprocess.run([sys.executable, "-m", "benchmarks.restart", *arguments], cwd=ROOT, env=environment,
+                              stdout=subprocess.PIPE, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"side": side, "error": f"more than {seconds:g} s"}
     if done.returncode:
         return {"side": side, "error": done.returncode}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compared(folder: str, name: str, way: str, device: str, rounds: int) -> dict[str, Any]:
-    """One model: both sides fill their caches, then start again in turns."""
-    first = {side: child(folder, side, name, way, device) for side in SIDES}
+def compared(child: Callable[..., dict[str, Any]], name: str, way: str, device: str, rounds: int,
+             first: dict[str, Any]) -> dict[str, Any]:
+    """One model, whose caches both sides have filled: they start again in turns."""
     found: dict[str, Any] = {"model": name, "way": way, "device": device, "first": first}
     rows: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
     for _ in range(rounds):
         for side in SIDES:
-            rows[side].append(child(folder, side, name, way, device))
+            rows[side].append(child(side, name, way, device))
     if not any("error" in row for row in [*first.values(), *rows["stator"], *rows["torch"]]):
         ours, theirs = (min(rows[side], key=lambda row: row["cpu"]) for side in SIDES)
         fastest = [min(row["seconds"] for row in rows[side]) for side in SIDES]
         found |= {"stator": ours, "torch": theirs, "ratio": round(fastest[0] / fastest[1], 3),
                   "ratio of CPU": round(ours["cpu"] / theirs["cpu"], 3)}
-        found["profile"] = child(folder, "stator", name, way, device, "profiled")
+        found["profile"] = child("stator", name, way, device, "profiled")
     return found
 
 
@@ -194,6 +201,8 @@ def main() -> int:
     parser.add_argument("which", nargs="*", help=f"of {', '.join([*MODELS, *WAYS])}")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once that fill caches")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds of one process")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--at-most", type=float, default=0.25, help="of torch.compile's time")
     options = parser.parse_intermixed_args()
@@ -203,14 +212,19 @@ def main() -> int:
     lines: list[dict[str, Any]] = []
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in names:
-            for way in ways:
-                lines.append(compared(folder, name, way, options.device, options.rounds))
-                print(json.dumps(lines[-1]), flush=True)
-                problems += problems_of(lines[-1], options.at_most)
-                if options.json is not None:
-                    options.json.parent.mkdir(parents=True, exist_ok=True)
-                    options.json.write_text(json.dumps(lines, indent=1))
+        run = functools.partial(child, options.timeout, folder)
+        cases = [(name, way) for name in names for way in ways]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            filled = [[pool.submit(run, side, *case, options.device) for side in SIDES] for case in cases]
+            firsts = [dict(zip(SIDES, [each.result() for each in sides], strict=True)) for sides in filled]
+        print(json.dumps({"first processes": dict(zip(map(" ".join, cases), firsts, strict=True))}), flush=True)
+        for case, first in zip(cases, firsts, strict=True):
+            lines.append(compared(run, *case, options.device, options.rounds, first))
+            print(json.dumps(lines[-1]), flush=True)
+            problems += problems_of(lines[-1], options.at_most)
+            if options.json is not None:
+                options.json.parent.mkdir(parents=True, exist_ok=True)
+                options.json.write_text(json.dumps(lines, indent=1))
     print("\n".join(problems) or f"{len(lines)} restarts: nothing traced or compiled, at most {options.at_most:g}")
     return bool(problems)
 

@@ -219,7 +219,7 @@ def _checked(settings: Mapping[str, Any]) -> Settings:
     return checked
 
 
-def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+def explain(fn: Callable[..., Any], **settings: object) -> Callable[..., Any]:
     """`explain(fn)(*args, **kwargs)` captures that call and returns what was captured and what was not.
 
     Takes the keyword arguments of `compile`; the backend is "eager" unless one is given.
@@ -239,7 +239,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     return about_compiling(explain_call)
 
 
-def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **settings: Any) -> Callable[..., Any]:
+def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **settings: object) -> Callable[..., Any]:
     """`bisect(fn)(*args, **kwargs)` finds the smallest graph, operation, guard or effect that makes compiled and eager
     differ on that call, and writes a script of its own that shows it; None where they do not differ.
 

@@ -2,10 +2,15 @@
 
     python tools/requirements.py          the run-time dependencies and what the build needs
     python tools/requirements.py dev      and those of the extra `dev`
+    python tools/requirements.py --keep-torch   the installed torch, for `pip install -c`
+
+The core is built for one torch. Without the constraint, a library that requires torchvision installs its newest
+release, and the torch of that release.
 """
 
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -20,4 +25,5 @@ def requirements(extras: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(requirements(sys.argv[1:])))
+    given = sys.argv[1:]
+    print(f"torch=={version('torch')}" if given == ["--keep-torch"] else "\n".join(requirements(given)))

@@ -1,4 +1,4 @@
-"""Look into the store of the process.   a miss looks there first
+"""The key of a function, and the look into the store.   a miss looks there first
 
 In: a site that misses.  Out: entries of other processes, attached to the site.  The key has the function, the class
 that it is called for, settings, versions and hardware.  A key has several slots: a process reads all of them, and

@@ -100,7 +100,7 @@ class JoinedPasses:
             _aot_id = -1  # what `double_backward` knows compiled nodes by
 
             @staticmethod
-            def forward(ctx: Any, *args: Any) -> Any:
+            def forward(ctx: Any, *args: object) -> Any:
                 with autocast():
                     made = forward_pass(list(args))
                 out = tuple(made[:len(returned)])

@@ -51,7 +51,7 @@ from stator.graph.analysis.autograd_boundaries import (
     has_boundaries,
     must_be_cut,
 )
-from stator.graph.analysis.may_fail import keep_checks
+from stator.graph.analysis.dead_nodes import keep_checks
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import write_code
 from stator.host.suspended_patches import restored

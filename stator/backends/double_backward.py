@@ -33,17 +33,14 @@ def twice_differentiable(gm: torch.fx.GraphModule, inputs: Sequence[Any], grad_e
     if written is None:
         return lambda compiled: compiled
     random = draws_inside(gm)
-    if random and (backend.function is not compile_aot_eager or not all_on_cpu(inputs)):
+    if random and (backend.function is not compile_aot_eager
+                   or any(isinstance(each, torch.Tensor) and not each.is_cpu for each in inputs)):
         return lambda compiled: compiled
     return Differentiable(straight_function(gm), random, written).around
 
 
 def wants_grad(inputs: Sequence[Any]) -> bool:
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs)
-
-
-def all_on_cpu(inputs: Sequence[Any]) -> bool:
-    return all(each.device.type == "cpu" for each in inputs if isinstance(each, torch.Tensor))
 
 
 def writes(gm: torch.fx.GraphModule) -> frozenset[int] | None:

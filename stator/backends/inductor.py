@@ -30,7 +30,7 @@ def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
     passes: Any = keeps_passes()
     records = passes is not None and records_cuda_graphs(settings)
 
-    def compile_pass(graph: torch.fx.GraphModule, given: Sequence[Any], **keywords: Any) -> Any:
+    def compile_pass(graph: torch.fx.GraphModule, given: Sequence[Any], **keywords: object) -> Any:
         if records and utils.get_first_incompatible_cudagraph_node(graph) is not None:
             passes.unrecordable = True
         kind = "backward" if keywords.get("is_backward") else "inference" if keywords.get("is_inference") else "forward"

@@ -64,7 +64,7 @@ def loaded_passes_kept() -> Iterator[None]:
             yield
         return
 
-    def load_and_keep(found: Any, *args: Any) -> Any:
+    def load_and_keep(found: Any, *args: object) -> Any:
         forward, backward, needs_autograd = load(found, *args)
         meta = found.runtime_metadata
         keep_pass("forward" if needs_autograd else "inference", len(meta.input_info), forward)

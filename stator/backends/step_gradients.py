@@ -110,7 +110,7 @@ def consumed_results(graph: fx.Graph) -> Consumed:
 
 def with_histories(compiled: Callable[..., Any], consumed: Consumed) -> Callable[..., Any]:
     """Give results the history that a backward pass in the graph has consumed: it raises the error of autograd."""
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         out = list(compiled(*args))
         with torch.enable_grad():
             for place, (text, inputs) in consumed.items():

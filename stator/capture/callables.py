@@ -44,7 +44,7 @@ def is_function(value: object) -> TypeGuard[types.FunctionType]:
 def forward_call(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function that calls `fn`: for builtins, and for callables whose `__call__` is not plain Python."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return fn(*args, **kwargs)
 
     return call
@@ -56,7 +56,7 @@ def apply_partial(partial: functools.partial[Any]) -> Callable[..., Any]:
     bound = partial.args
     defaults = partial.keywords
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return function(*bound, *args, **{**defaults, **kwargs})
 
     return call
@@ -69,7 +69,7 @@ class CompiledCallable:
         self._stator_entry = entry
         self.__wrapped__ = original
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._stator_entry(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -53,7 +53,7 @@ class CompiledModule(torch.nn.Module):
         own["_stator_entry"] = own["_stator_call"] = entry
         own["_stator_settings"] = settings
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return object.__getattribute__(self, "_stator_call")(*args, **kwargs)
 
     def __getattribute__(self, name: str) -> Any:
@@ -135,7 +135,7 @@ def returning_self(compiled: CompiledModule, original: torch.nn.Module,
                    method: Callable[..., Any] ) -> Callable[..., Any]:
     """The original's method, which hands back the compiled module where it would hand back the original."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return compiled if (result := method(*args, **kwargs)) is original else result
 
     return call

@@ -145,7 +145,7 @@ def bare_graph() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     kept: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
     def keep(graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        def call(*inputs: Any) -> Any:
+        def call(*inputs: object) -> Any:
             kept.append((graph.forward, inputs))
             return graph.forward(*inputs)
 

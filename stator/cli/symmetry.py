@@ -4,26 +4,24 @@
     python -m stator symmetry --ranks 64 script.py [args]             ranks of a fake process group, one by one
 
 In: a script that calls torch.compile.  Out: a verdict on the error stream; with `--json`, as JSON on the standard
-output.  With `--ranks`, collectives leave tensors as they are, and each rank is one forked process.
+output.  With `--ranks`, collectives leave tensors as they are, and each rank is one forked process (`fake_ranks.py`).
 Exit codes: 0 all ranks run the same collectives; 1 ranks differ; 2 a command that is not understood; 3 a rank fails.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib
 import json
 import os
 import runpy
 import sys
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import stator
 from stator import events
+from stator.cli import fake_ranks
 from stator.cli.run import install_with_torch
 
 if TYPE_CHECKING:
@@ -105,56 +103,14 @@ def told(verdict: Verdict, as_json: bool) -> None:
 
 def compare_fake_ranks(script: str, size: int) -> Verdict:
     """Run all ranks of a fake world."""
-    stator.compile(lambda: None, backend="eager")()  # loads the tracer before the forks, for all ranks
-    importlib.import_module("torch.distributed._functional_collectives")
-    gc.collect()
-    gc.freeze()  # a collection in a child would copy every page of its parent
-    first: list[str] = []
-    for rank in range(size):
-        with tempfile.TemporaryFile("w+") as told:
-            child = os.fork()
-            if child == 0:
-                _run_fake_rank(script, rank, size, told)
-            _, status = os.waitpid(child, 0)
-            told.seek(0)
-            if status:
-                return Verdict(f"rank {rank} of {size} failed", FAILED, size, len(first), [rank])
-            found = json.load(told)
-        if rank == 0:
-            first = found
-        elif found != first:
+    first, *others = fake_ranks.results(script, size, sequence)
+    for rank, found in enumerate((first, *others)):
+        if first is None or found is None:
+            return Verdict(f"rank {rank} of {size} failed", FAILED, size, len(first or ()), [rank])
+        if found != first:
             place = next((i for i, pair in enumerate(zip(first, found, strict=False)) if pair[0] != pair[1]),
                          min(len(first), len(found)))
             shown = [calls[place] if place < len(calls) else "no further collective" for calls in (first, found)]
             return Verdict(f"ranks 0 and {rank} of {size} diverge at their collective {place}. Rank 0 runs {shown[0]}; "
                            f"rank {rank} runs {shown[1]}.", DIVERGED, size, place, [0, rank], shown)
-    return Verdict(f"{size} ranks run the same {len(first)} collectives", 0, size, len(first))
-
-
-def _run_fake_rank(script: str, rank: int, size: int, told: TextIO) -> None:
-    """One rank of a fake world; it ends the process."""
-    import torch.distributed as dist
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-    begin = dist.init_process_group
-
-    def init_process_group(*args: object, **kwargs: object) -> None:
-        begin("fake", store=FakeStore(), rank=rank, world_size=size)
-
-    status = DIVERGED
-    try:
-        dist.init_process_group = init_process_group
-        os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank))
-        with events.record() as log:
-            try:
-                runpy.run_path(script, run_name="__main__")
-            except SystemExit as left:
-                if left.code not in (None, 0):
-                    raise
-        json.dump(sequence(log), told)
-        told.flush()
-        status = 0
-    except BaseException as error:
-        print(f"stator: rank {rank}: {type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+    return Verdict(f"{size} ranks run the same {len(first or ())} collectives", 0, size, len(first or ()))

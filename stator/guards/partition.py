@@ -1,6 +1,7 @@
 """Which places share an address, as data.   a.add_(1) with a, b  ->  a and b share no memory
 
 In: places: a source, the kind of its address, whether the program wrote through it.  Out: the group of each place.
+`capture/stages.py:guard_shared_memory` makes the guard.
 Places whose ranges of bytes overlap, directly or through others, are one group; unwritten ones stand alone.
 """
 

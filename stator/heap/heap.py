@@ -211,7 +211,7 @@ class Heap(Exposure):
         return self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE)).standin
 
     @recorded
-    def _adopt_tensor(self, value: Any, source: Source) -> Any:
+    def _adopt_tensor(self, value: object, source: Source) -> Any:
         if type(value) in PLAIN_CLASSES and awaits_history(value):
             raise Break("SB016", "a view whose history autograd has not made since its base was written to")
         if self.faces.copies:
@@ -296,7 +296,7 @@ class Heap(Exposure):
     def default_factory(self, value: Any, source: Source) -> Any:
         return self.adopt(default_factory_of(value), CallOf(Pinned(default_factory_of), (source,)))
 
-    def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
+    def fill_dict(self, tracker: VariableTracker, value: Any, standin: object, source: Source) -> None:
         store = store_of(type(standin))
         initial: dict[Any, Any] = {}
         for i, (key, item) in enumerate(items_in_order(names_of_module(value))):

@@ -51,7 +51,7 @@ class Reach:
         self.unbounded = not all(map(self._add, kernels_of(target)))
         self._walk()
 
-    def _add(self, value: Any) -> bool:
+    def _add(self, value: object) -> bool:
         if value is not None and id(value) not in self._seen and type(value) not in CONSTANT_TYPES:
             self._seen[id(value)] = value
             self._todo.append(value)
@@ -139,7 +139,7 @@ class Reach:
             self._add(member.__get__(value) if _is_bound(member, value) else None)
         (instances.append if not is_a(value, (list, dict, set, collections.deque)) else self._keep)(value)
 
-    def _keep(self, value: Any) -> None:
+    def _keep(self, value: object) -> None:
         self.objects[id(value)] = value
 
     def may_read(self, changed: Iterable[VariableTracker]) -> bool:
@@ -213,7 +213,7 @@ def _facts(code: types.CodeType) -> tuple[set[str], set[str], set[str], set[str]
     return names, *stored
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if type(value) is str:
         yield value
     elif type(value) is tuple:
@@ -221,7 +221,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def kernels_of(target: Any) -> Iterator[Any]:
+def kernels_of(target: object) -> Iterator[Any]:
     """Python code behind a target; None for code that cannot be found."""
     if isinstance(target, OpOverloadPacket):
         for each in target.overloads():

@@ -107,7 +107,7 @@ class Box:
 NO_KEY = object()
 
 
-def is_current(box: Any, value: object) -> bool:
+def is_current(box: object, value: object) -> bool:
     """The same for a place that may hold an object of the start itself."""
     return value is box or type(box) is Box and box.is_current(value)
 

@@ -48,22 +48,18 @@ _NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstanc
                                      for owner, namespace, _ in _ORIGINALS]
 _ADDED: dict[int, set[str]] = {}  # names that came later, by the id of a copy: their absence is no patch
 _BASE = dict_of_class(torch._C.TensorBase)
-_TENSOR = _ORIGINALS[0][2]
+TENSOR = _ORIGINALS[0][2]
 _OBJECT = vars(object)
 
 
 def original(name: str) -> Any:
     """Tensor's own entry of a name, whatever stands there now; ABSENT where there is none."""
-    return next((entries[name] for entries in (_TENSOR, _BASE, _OBJECT) if name in entries), ABSENT)
+    return next((entries[name] for entries in (TENSOR, _BASE, _OBJECT) if name in entries), ABSENT)
 
 
 def is_tensor_member(function: Callable[..., Any], name: str | None) -> bool:
     """Whether Tensor itself, not a patch, has a function under that name."""
     return name is not None and (original(name) is function or _BASE.get(name) is function)
-
-
-def is_tensor_value(function: Callable[..., Any]) -> bool:
-    return any(function is member for member in _TENSOR.values())
 
 
 def is_special(name: str) -> bool:
@@ -168,7 +164,7 @@ def names_used_by(name: str) -> frozenset[str]:
 def slots_behind(name: str) -> Iterator[str]:
     """Special methods of Tensor that do something else where a member is replaced."""
     yield from [name] if is_special(name) else []
-    yield from (each for each in _TENSOR if is_special(each) and name in names_used_by(each))
+    yield from (each for each in TENSOR if is_special(each) and name in names_used_by(each))
 
 
 def patched_slots() -> set[str]:

@@ -116,7 +116,7 @@ def saying_so(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     said: list[bool] = []
 
     @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         if not said:
             said.append(True)
             warnings.warn(f"stator: torch._dynamo.{name} is about torch's own tracer and has no effect on Stator",
@@ -173,14 +173,14 @@ def run(fn: Callable[..., Any] | None = None) -> Any:
         return run
 
     @functools.wraps(fn)
-    def run_only(*args: Any, **kwargs: Any) -> Any:
+    def run_only(*args: object, **kwargs: object) -> Any:
         with stance_of("eager_on_recompile"):
             return fn(*args, **kwargs)
 
     return run_only
 
 
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """torch's form, with the call's arguments at once too."""
     explained = api.explain(fn)
     return explained(*args, **kwargs) if args or kwargs else explained

@@ -68,7 +68,7 @@ def speak_of_values(exc: BaseException) -> bool:
     return "FakeTensor" in said
 
 
-def raising(function: Callable[..., Any], *args: Any) -> Any:
+def raising(function: Callable[..., Any], *args: object) -> Any:
     """Call; an exception is the program's."""
     try:
         return function(*args)

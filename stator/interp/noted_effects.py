@@ -386,7 +386,7 @@ def print_options() -> str:
 
 
 @rule(str, repr)
-def _text(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _text(vm: VM, callee: Any, /, *args: Any, **kwargs: object) -> Any:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return text_piece(vm, args[0], "s" if callee is str else "r")
     if len(args) == 1 and type(args[0]) is numpy.ndarray:

@@ -37,7 +37,7 @@ INTERPRETED: Any = object()
 _SIGNED = (types.FunctionType, types.BuiltinFunctionType)
 
 
-def rule(*callables: Any, **facts: bool) -> Callable[[Any], Any]:
+def rule(*callables: object, **facts: bool) -> Callable[[Any], Any]:
     """Register how the interpreter performs a call of these objects.
 
     Facts: it takes unread values (`unread`), or graph scalars alone (`graph_scalars`); torch calls no mode (`unasked`).
@@ -45,12 +45,12 @@ def rule(*callables: Any, **facts: bool) -> Callable[[Any], Any]:
     return _registers(callables, False, **facts)
 
 
-def suspending_rule(*callables: Any, **facts: bool) -> Callable[[Any], Any]:
+def suspending_rule(*callables: object, **facts: bool) -> Callable[[Any], Any]:
     """The same of a rule that may begin a call of interpreted code, and gives the value to its continuation."""
     return _registers(callables, True, **facts)
 
 
-def refuse(*callables: Any, code: str, detail: str, **how: Any) -> None:
+def refuse(*callables: object, code: str, detail: str, **how: Any) -> None:
     """Break at every call of these objects."""
     @rule(*callables)
     def refused(vm: VM, /, *args: Any, **kwargs: Any) -> None:
@@ -59,7 +59,7 @@ def refuse(*callables: Any, code: str, detail: str, **how: Any) -> None:
 
 def code_rule(code: types.CodeType) -> Any:
     """Register a suspending rule for every function with this code: `f(vm, cont, function, *args, **kwargs)`."""
-    def register(function: Any) -> Any:
+    def register(function: object) -> Any:
         CODE_RULES[id(code)] = function
         RULED.append((code, function))
         return function

@@ -13,9 +13,9 @@ from stator.code.flow import bound_locals, live_in_call, live_locals
 from stator.code.stack_effects import depths, pops
 from stator.heap.tracker import NO_KEY, Box, unbox
 from stator.host.value_kinds import is_a
-from stator.interp.frame import NULL, UNBOUND, Frame, add_entries, outward
+from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, add_entries, outward
 from stator.interp.generators import generators
-from stator.interp.generators.delegation import ASYNC_GENERATOR
+from stator.interp.generators.suspended_frames import ASYNC_GENERATOR
 from stator.interp.machine import Thunk
 from stator.interp.services import VM
 from stator.source import Local
@@ -92,7 +92,7 @@ class KeptAlive:
         self.value = value
 
 
-def waiting_of(cont: Any) -> Waiting | None:
+def waiting_of(cont: Continuation | None) -> Waiting | None:
     """A continuation without the values it holds; None where it cannot be made again later."""
     if cont is None:
         return ()
@@ -103,7 +103,7 @@ def waiting_of(cont: Any) -> Waiting | None:
     return None if behind is None else (cls, tuple(getattr(cont, name) for name in cls.plain), behind)
 
 
-def held_values(cont: Any) -> list[Any]:
+def held_values(cont: Continuation | None) -> list[Any]:
     if cont is None:
         return []
     return [*(getattr(cont, name) for name in cont.held), *held_values(cont.cont)]

@@ -26,8 +26,8 @@ from stator.interp.arrays.native_numpy import items_of
 from stator.interp.arrays.traced_numpy import concerns
 from stator.interp.calls import call_protocol, function_modes, native_calls
 from stator.interp.calls.module_calls import ModuleCalls
-from stator.interp.frame import ExcState, Frame, Raised
-from stator.interp.generators import async_opcodes, delegation  # noqa: F401  (registers)
+from stator.interp.frame import Continuation, ExcState, Frame, Raised
+from stator.interp.generators import async_opcodes, suspended_frames  # noqa: F401  (registers)
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find, is_mutable_class
@@ -244,19 +244,19 @@ class VM(Machine):
             return
         body = self.generators.iterated(iterator)
         if body is not None:
-            return delegation.resume(self, body, None, delegation.ForNext(target))
-        cont = delegation.ForCall(target)
+            return suspended_frames.resume(self, body, None, suspended_frames.ForNext(target))
+        cont = suspended_frames.ForCall(target)
         try:
             self.call_next(iterator, cont)
         except Raised as raised:
             if not cont.raised(self, frame, raised.exc):
                 raise
 
-    def call_next(self, iterator: Any, cont: Any) -> None:
+    def call_next(self, iterator: object, cont: Continuation | None) -> None:
         """`iterator.__next__()`; exhaustion is a StopIteration."""
         body = self.generators.iterated(iterator)
         if body is not None:
-            return delegation.resume(self, body, None, delegation.NextCall(cont))
+            return suspended_frames.resume(self, body, None, suspended_frames.NextCall(cont))
         method = find(self, type(iterator), "__next__")
         if method is MISSING:
             raise Raised(TypeError(f"'{name_in_errors(type(iterator))}' object is not an iterator"))

@@ -176,7 +176,7 @@ def also(owner: object, names: str, **facts: Any) -> None:
         ROWS[id(value)] = replace(ROWS[id(value)], **facts)
 
 
-def attributes(owner: type, names: str, cls: NativeClass, **facts: Any) -> None:
+def attributes(owner: type, names: str, cls: NativeClass, **facts: object) -> None:
     """Rows for C attributes (getset and member descriptors) of a type; "*" means all the others."""
     for name, value in _names(owner, names, C_ATTRIBUTES):
         add(value, f"{owner_name(owner)}.{name}", cls, facts)
@@ -196,7 +196,7 @@ class Declarer:
         self.cls = cls
         self.defaults = defaults
 
-    def __call__(self, owner: object, names: str, **facts: Any) -> None:
+    def __call__(self, owner: object, names: str, **facts: object) -> None:
         if isinstance(owner, type) and self.cls not in _REFUSED:
             declare_slots(owner)
         declare(owner, names, self.cls, {**self.defaults, **facts})

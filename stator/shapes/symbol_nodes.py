@@ -137,7 +137,7 @@ class SymbolNodes:
         """A torch.Size as an argument: a graph holds plain tuples only, and operators take them as well."""
         return self.graph.create_node("call_function", torch.Size, (items,), {}) if self.keeps_sizes else items
 
-    def unasked(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def unasked(self, func: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
         Rules for fakes ask because kernels may differ in their layouts; for contiguous operands they do not.

@@ -3,7 +3,7 @@
 In: files of PyTorch's `test/dynamo` folder, of whatever release (they are not part of this repository).  Out: a line
 per file, one record per test in FILE.  `--methods` takes any test file of PyTorch's (test_nn.py), and compiles each
 test method as a whole, as PYTORCH_TEST_WITH_DYNAMO=1 has torch._dynamo do.  `--compare OTHER` leaves out tests that
-did not pass in that other run.
+did not pass in that other run, `--failed` those that did.  `--values` skips assertions about numbers and texts of graphs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import json
 import os
 import re
 import sys
+from collections.abc import Collection
 
 from tests.pytorch.running import run_file, run_methods
 
+PASSED = ("passed",)
 COLUMNS = ("passed", "skipped", "fewer", "counts", "refused", "internal", "different", "crashed", "timeout")
 
 
@@ -27,6 +29,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--impl", choices=("stator", "torch"), default="stator")
     parser.add_argument("--jsonl", help="append one record per test to this file")
     parser.add_argument("--compare", help="records of another run: only tests that passed there are run")
+    parser.add_argument("--failed", help="records of another run: only tests that neither passed nor were skipped there")
+    parser.add_argument("--values", action="store_true", help="numbers and texts of graphs are not compared")
     parser.add_argument("--methods", action="store_true",
                         help="a file that compiles nothing itself: every test method is compiled, backend eager")
     parser.add_argument("--every", type=int, default=1, help="only each n-th test")
@@ -34,18 +38,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("path", help="one file: names are redirected before it is imported")
     options = parser.parse_args(arguments)
     name = os.path.basename(options.path)
-    passed = passed_in(options.compare, name) if options.compare else None
+    passed = ended_in(options.compare, name, PASSED) if options.compare else None
+    failed = ended_in(options.failed, name, {*COLUMNS} - {*PASSED, "skipped"}) if options.failed else None
     counts: collections.Counter[str] = collections.Counter()
     turn = itertools.count()
 
     def wanted(test: str) -> bool:
         return (re.search(options.k, test) is not None and (passed is None or test in passed)
+                and (failed is None or test in failed)
                 and next(turn) % options.every == 0)
 
     if options.methods:
         results = run_methods(options.path, wanted)
     else:
-        results = run_file(options.path, options.impl == "stator", wanted)
+        results = run_file(options.path, options.impl == "stator", wanted, options.values)
     for result in results:
         counts[result.verdict] += 1
         if options.jsonl:
@@ -57,10 +63,10 @@ def main(arguments: list[str]) -> int:
     return 1 if counts["different"] or counts["crashed"] else 0
 
 
-def passed_in(path: str, name: str) -> set[str]:
+def ended_in(path: str, name: str, verdicts: Collection[str]) -> set[str]:
     with open(path, encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
-    return {record["test"] for record in records if record["file"] == name and record["verdict"] == "passed"}
+    return {record["test"] for record in records if record["file"] == name and record["verdict"] in verdicts}
 
 
 if __name__ == "__main__":

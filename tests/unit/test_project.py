@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,17 @@ def test_ci_runs_make_test():
 
 def test_changelog_knows_the_version():
     assert re.search(rf"^## {re.escape(PROJECT['version'])}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_make_keeps_the_installed_torch():
+    """The core is built for one torch: a library may not install another."""
+    recipes = (ROOT / "Makefile").read_text()
+    installs = re.findall(r"\$\(PIP\) install (.*)", recipes)
+    others = [line for line in installs if "transformers" in line or "-r " in line]
+    assert len(others) == 3 and all("-c $(KEEP)" in line for line in others)
+    printed = subprocess.run([sys.executable, str(ROOT / "tools" / "requirements.py"), "--keep-torch"],
+                             capture_output=True, text=True, check=True).stdout
+    assert printed == f"torch=={version('torch')}\n"
 
 
 def test_every_dependency_has_a_reason():

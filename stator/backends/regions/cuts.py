@@ -82,7 +82,7 @@ def border_costs(flow: Flow, run: Run) -> list[int]:
     return costs
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     if not isinstance(value, torch.Tensor):
         return 0
     with torch._C.DisableTorchFunction():

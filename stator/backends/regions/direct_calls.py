@@ -91,7 +91,7 @@ def join_directly(flow: Flow, steps: list[Piece | fx.Node], record: Record = unr
     if record is not unrecorded:
         recorded = record("inference", run_all, 0)
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         with torch.no_grad(), autocast():
             return stitched(*args) if record is unrecorded else recorded(list(args))
 

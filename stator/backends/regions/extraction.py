@@ -59,7 +59,7 @@ def find_ends(flow: Flow, piece: Piece, probes: Probes) -> None:
     piece.inputs += symbols_needed(flow, piece.inputs)
 
 
-def wants_grad(value: Any) -> bool:
+def wants_grad(value: object) -> bool:
     with torch._C.DisableTorchFunction():
         return isinstance(value, torch.Tensor) and value.requires_grad
 

@@ -98,7 +98,7 @@ class Flow:
                 now = {**now, (setting, node.args[:setting.keys]): node.args[setting.keys:]}
         yield now
 
-    def symbol_node(self, symbol: Any) -> fx.Node:
+    def symbol_node(self, symbol: object) -> fx.Node:
         """A node that reads a symbol from the sizes of the inputs, before all pieces."""
         for node, value in [*self.values.items(), *[(each, self.value(each)) for each in self.hoisted]]:
             if type(value) is torch.SymInt and value.node.expr == symbol:

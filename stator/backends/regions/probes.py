@@ -37,7 +37,7 @@ class _Kernels(TorchDispatchMode):
         super().__init__()
         self.found = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         self.found = self.found or getattr(func, "_overloadpacket", None) in flop_registry
         return func(*args, **kwargs or {})
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any
 
+import numpy
 import torch
 
 from stator import _core, _hook
 from stator.breaks import Break
 from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
-from stator.emit.rebuild.returned_objects import write_array, write_context_sets
+from stator.emit.rebuild.returned_objects import write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout
@@ -303,10 +304,19 @@ def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
             out.append(f"{slot}.__set__({build.outside(tracker.source)}, {build.value(now[member])})")
 
 
+def _diff_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """Copy the contents of a stand-in back, if the program changed them."""
+    if not build.heap.faces.has_changed(tracker):
+        return
+    now = tracker.standin.copy(order="C")
+    out.append(f"{build.writer.constant(numpy.copyto, 'copyto')}({build.outside(tracker.source)}, "
+               f"{build.writer.constant(now, 'contents')})")
+
+
 _UNNOTED = (ShadowKind.TENSOR, ShadowKind.OPAQUE)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]
 _WRITTEN_WHOLE = {ShadowKind.OPAQUE: _diff_generator, ShadowKind.ITERATOR: write_iterator,
-                  ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: write_array}
+                  ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: _diff_array}
 _CONTENTS = {ShadowKind.PEEKABLE: _diff_peekable, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
              ShadowKind.SET: _diff_set, ShadowKind.CELL: _diff_cell, ShadowKind.TENSOR: _diff_tensor}
 

@@ -1,4 +1,4 @@
-"""Iterators in results and in effects.   enumerate(xs) after one step  ->  enumerate(<xs's iterator>, 1)
+"""Iterators and suspended generators in results and effects.   enumerate(xs)  ->  enumerate(<iterator of xs>, 1)
 
 In: C iterators made inside the trace, and the stand-ins of iterators from outside.  Out: expressions that make
 them anew, and statements that move the user's iterators to where the program left them.

@@ -35,7 +35,6 @@ from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
-from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.descriptors import TensorSuper
 from stator.interp.objects.weak_access import PROXIES, proxied
@@ -84,15 +83,6 @@ def rebuild_array(build: Rebuilder, value: Any) -> str:
     build.kept.append(kept)
     made = build.writer.constant(fresh_array, "fresh_array")
     return build.variable(value, "array", f"{made}({build.writer.constant(kept, 'array')}, {value.flags.writeable})")
-
-
-def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """Copy the contents of a stand-in back, if the program changed them."""
-    if not build.heap.faces.has_changed(tracker):
-        return
-    now = tracker.standin.copy(order="C")
-    out.append(f"{build.writer.constant(numpy.copyto, 'copyto')}({build.outside(tracker.source)}, "
-               f"{build.writer.constant(now, 'contents')})")
 
 
 def fresh_array(contents: Any, writeable: bool) -> Any:

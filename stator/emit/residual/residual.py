@@ -30,9 +30,10 @@ from stator.emit.residual.failing_calls import call_or_redo
 from stator.emit.residual.graph_inputs import handed_over, is_reshaped, require_sizes, write_copies
 from stator.emit.source_writer import Writer
 from stator.errors import BackendError
-from stator.graph.analysis.may_fail import errors_to_meet
+from stator.graph.analysis.dead_nodes import errors_to_meet
 from stator.graph.fx.graph_modules import make_captured
 from stator.graph.fx.nodes import fix_targets
+from stator.graph.record.input_recorder import GraphInput
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import drop_idle_settings, only_settings
 from stator.graph.values.known_values import hide_constants
@@ -84,6 +85,18 @@ class Residual:
         return namespace["residual"]
 
 
+def drop_unused_inputs(recorder: Recorder, needed: set[fx.Node]) -> list[GraphInput]:
+    """Erase inputs that no node uses and that are not `needed` themselves; return the others."""
+    inputs = []
+    for each in recorder.inputs:
+        if each.node.users or each.node in needed:
+            recorder.layouts.restore(each)
+            inputs.append(each)
+        else:
+            recorder.graph.erase_node(each.node)
+    return inputs
+
+
 def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[], None] | None = None) -> Residual:
     """Build the residual of a trace that returned `result`, or, with `resume`, stopped with these live values."""
     writer = Writer()
@@ -125,13 +138,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
         if not recorder.backend.in_order:
             nodes += errors_to_meet(recorder.graph, nodes)
-        given_back = {node for node in nodes if type(node) is fx.Node}
-        for each in recorder.inputs:
-            if each.node.users or each.node in given_back or each.node in asserted:
-                recorder.layouts.restore(each)
-                inputs.append(each)
-            else:
-                recorder.graph.erase_node(each.node)
+        inputs = drop_unused_inputs(recorder, {*asserted, *(node for node in nodes if type(node) is fx.Node)})
         packed = len(inputs) >= PACKED_INPUTS and not any(
             i.boxed or isinstance(i.source, Drawn) or id(i.fake) in recorder.classes for i in inputs)
         names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]

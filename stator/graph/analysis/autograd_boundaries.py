@@ -213,7 +213,7 @@ class Remembered(torch.autograd.Function):
     """Gives a known fake result the history that F.apply would give it; `gradients` computes those of `inputs`."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Any, *inputs: Any) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, plan: Any, *inputs: object) -> Any:  # type: ignore[override]
         output, dirty, constant, ctx.gradients, saved = (*plan, None, ())[:5]
         ctx.mark_dirty(*dirty)
         ctx.mark_non_differentiable(*constant)

@@ -160,7 +160,7 @@ def may_write_first(func: object, args: tuple[object, ...], kwargs: dict[str, ob
     return not is_torchs(func) if written is None else len(written) > 1 or bool(written) and "out" in kwargs
 
 
-def tensors_in(value: Any) -> Iterator[FakeTensor]:
+def tensors_in(value: object) -> Iterator[FakeTensor]:
     if type(value) is FakeTensor or isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):

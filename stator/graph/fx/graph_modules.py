@@ -198,7 +198,7 @@ class PlainCall:
     def __init__(self, cls: type) -> None:
         self.cls: Any = cls
 
-    def __call__(self, module: object, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, module: object, *args: object, **kwargs: object) -> Any:
         return super(self.cls, module).__call__(*args, **kwargs)  # type: ignore[misc]
 
 

@@ -46,7 +46,7 @@ def _spell_hashed(func: Any) -> tuple[str, Any]:
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType) \
             and patches.is_tensor_member(func, name):
         return "call_method", name
-    if cls is types.FunctionType and patches.is_tensor_value(func):
+    if cls is types.FunctionType and any(func is member for member in patches.TENSOR.values()):
         return "call_method", name  # `Tensor.__pow__` is a wrapper of `pow`, which it is called
     return "call_function", func
 
@@ -133,7 +133,7 @@ class Original:
         self.function = function
         self.__name__ = self.__qualname__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.function(*args, **kwargs)
 
     def __deepcopy__(self, memo: object) -> Original:

@@ -33,7 +33,7 @@ class _Nodes(dict[int, Any]):
         super().__init__()
         self.part = part
 
-    def get(self, key: int, default: Any = None) -> Any:
+    def get(self, key: int, default: object = None) -> Any:
         found = super().get(key)
         if found is None and self.part._outer["nodes"].get(key) is not None:
             kept = reversed(self.part.recorder.kept)

@@ -69,7 +69,7 @@ class Wrappers:
         recorder.add_graph_input(source, tensor, fake, node)
         return fake
 
-    def call(self, func: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, func: Any, op: str, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call on wrappers of fakes, each of which does with it what its class says."""
         recorder = self.recorder
         if op == "setattr":

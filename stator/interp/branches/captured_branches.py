@@ -49,7 +49,7 @@ class Way:
     slots: list[Any] = field(default_factory=list)
 
 
-def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if: bool, keeps: bool = False) -> bool:
+def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: object, jump_if: bool, keeps: bool = False) -> bool:
     """Capture both ways of a branch; False where it is none on data.  `keeps`: the jump leaves the value there."""
     if not captures_branch(vm, value):
         return False

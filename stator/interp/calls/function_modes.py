@@ -120,7 +120,7 @@ def take_subclass(vm: VM, fn: object, args: Any, kwargs: Any, cont: Continuation
     return True
 
 
-def refuse_c_code(vm: VM, fn: Any, descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def refuse_c_code(vm: VM, fn: Any, descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Break at C code that gets a tensor some special method of which was replaced."""
     if torch_leaf(descriptor) or torch_leaf(fn) or _asks_modes(descriptor) is False or id(descriptor) in _OPERATORS \
             or not (type(fn) in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins"):

@@ -1,7 +1,7 @@
-"""Calls of nn.Modules without hooks.   module(x)  ->  the frames of __call__ and _call_impl, standing at forward(x)
+"""Calls of nn.Modules.   module(x)  ->  the frames of __call__ and _call_impl, standing at forward(x)
 
 The first call of a trace is interpreted, and watched: which names it reads, and how its two frames stand when they call
-`forward`.  Later modules with the same facts get the same guards and frames; any other call is interpreted.
+`forward`.  Later modules with the same facts get the same guards and frames; other calls, with hooks, are interpreted.
 """
 
 from __future__ import annotations

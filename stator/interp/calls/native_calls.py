@@ -79,6 +79,7 @@ def call_native(vm: VM, fn: Any, args: Any, kwargs: object, cont: Any) -> None:
 
 def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, kwargs: Any,
                 cont: Continuation | None) -> None:
+    """Run a C function that the native table lists, on stand-ins: `outside.update(a=1)` changes the stand-in alone."""
     every = args if descriptor is fn else (receiver, *args)
     if run_loop(vm, descriptor, tuple(every), kwargs, cont):
         return

@@ -7,7 +7,7 @@ import types
 from stator.code.instruction import Instruction
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.generators.delegation import ITERABLE_COROUTINE
+from stator.interp.generators.suspended_frames import ITERABLE_COROUTINE
 from stator.interp.iteration import is_iterator
 from stator.interp.machine import op
 from stator.interp.services import VM

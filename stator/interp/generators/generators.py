@@ -15,7 +15,7 @@ from stator.code.handlers import raised_places, saved_exceptions
 from stator.code.instruction import Instruction
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of
-from stator.interp.generators.delegation import (
+from stator.interp.generators.suspended_frames import (
     ASYNC_GENERATOR,
     AWAITED,
     COROUTINE,
@@ -175,6 +175,7 @@ def RETURN_GENERATOR(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 @op
 def YIELD_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
+    """Suspend the frame: `Suspended.yielded` hands the value to the consumer."""
     frame.generator.yielded(vm, frame.stack.pop())
 
 
@@ -326,7 +327,7 @@ class Generators(dict[int, Any]):
         self.live = True  # until the trace is over
         self.unawaited = False  # whether a coroutine died before it was begun
 
-    def get(self, key: int, default: Any = None) -> Any:
+    def get(self, key: int, default: object = None) -> Any:
         found = dict.get(self, key)
         if found is None and key in self.vm.heap.by_standin:
             found = adopt(self.vm, self.vm.heap.by_standin[key])
@@ -391,7 +392,7 @@ def fill_body(body: Suspended, frame: Frame) -> None:
     body.exc_state.value = handled_in(frame)
 
 
-def owned_generator(vm: VM, generator: Any) -> Any:
+def owned_generator(vm: VM, generator: object) -> Any:
     """A stand-in for a generator that only the suspended frames hold: they drop it, and that closes it."""
     tracker = vm.heap.by_standin[id(generator)]
     body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later

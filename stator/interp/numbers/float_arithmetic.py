@@ -88,7 +88,7 @@ def fading_power(vm: VM, base: Any, exponent: Any) -> Any:
     return base ** exponent
 
 
-def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: Any) -> None:
+def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: object) -> None:
     """From now on a node computes this very value, in the program's order."""
     recorder = vm.recorder
     arguments = tuple([recorder.to_node_arg(value) for value in values])

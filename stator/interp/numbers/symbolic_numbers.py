@@ -63,7 +63,7 @@ _KNOWN_CLASSES: dict[type, Any] = {
 _LISTS = (list, collections.deque)
 
 
-def attempt(function: object, *values: Any) -> Any:
+def attempt(function: object, *values: object) -> Any:
     """Compute; what Python would raise on the numbers is the program's exception."""
     return raising(compute, function, *values)
 
@@ -108,7 +108,7 @@ def _product_with_zero(vm: VM, left: object, right: object) -> Any:
     return MISSING
 
 
-def compare(vm: VM, function: Any, left: object, right: object) -> Any:
+def compare(vm: VM, function: object, left: object, right: object) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
     if type(left) in _NUMBERS and type(right) in _NUMBERS:

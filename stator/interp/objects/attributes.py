@@ -123,7 +123,7 @@ _OF_ALIASES = frozenset(name for name in (*dir(types.GenericAlias), *dir(type), 
                         if getattr(types.GenericAlias(_Origin("", (), {}), int), name, None) is not _Origin)
 
 
-def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = True) -> None:
+def load_generic(vm: VM, obj: object, name: str, cont: Continuation | None, fallback: bool = True) -> None:
     """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
     cls = type(obj)
     descr = find(vm, cls, name)

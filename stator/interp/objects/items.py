@@ -185,7 +185,7 @@ class AsBool(Continuation):
         vm.give(operators.truth(vm, value) != self.invert, self.cont)
 
 
-def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
+def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Continuation | None = None) -> None:
     if type(container) is types.MappingProxyType:  # asks its mapping
         container = mapping_behind(container)
     cls = type(container)

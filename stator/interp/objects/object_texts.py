@@ -75,9 +75,8 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
     if tracker is not None and tracker.shape is ShadowKind.OPAQUE and not _is_plain_error(tracker.original) \
             and changed_trackers(vm.heap):
         raise Break("SB006", f"the text of a {type(args[0]).__name__}, which may hold objects that were changed")
-    if tracker is None or tracker.shape in (ShadowKind.TENSOR, ShadowKind.OPAQUE):
-        return MISSING
-    if _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
+    if tracker is None or tracker.shape in (ShadowKind.TENSOR, ShadowKind.OPAQUE) \
+            or _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
         return MISSING
     vm.heap.guard(tracker.source, Kind.ID, tracker.original)
     guard_names(vm, type(tracker.original))

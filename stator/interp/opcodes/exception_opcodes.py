@@ -1,4 +1,4 @@
-"""Opcodes of exceptions, `with` and `match`."""
+"""Opcodes of exceptions, `with` and `match`.   `Machine.unwind` chooses a handler; a normal exit of `with` is a CALL"""
 
 from __future__ import annotations
 

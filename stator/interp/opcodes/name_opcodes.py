@@ -155,7 +155,7 @@ def DELETE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.scope.write(instr.argval, MISSING)
 
 
-def read_name(vm: VM, names: Any, name: str) -> Any:
+def read_name(vm: VM, names: object, name: str) -> Any:
     """A name in the namespace of a class body or of exec(), which the program may have made; None: the globals."""
     if names is None or type(names) is dict and id(names) not in vm.heap.by_standin:
         return MISSING if names is None else unbox(names.get(name, MISSING))
@@ -220,7 +220,7 @@ def IMPORT_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(import_module(vm, frame, instr.argval, fromlist, level))
 
 
-def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
+def import_module(vm: VM, frame: Frame, name: str, fromlist: object, level: int) -> Any:
     """`__import__`; which module a name leads to is guarded in sys.modules."""
     namespace = frame.scope.namespace
     if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
@@ -272,7 +272,7 @@ def changed_modules(vm: VM) -> dict[str, Any] | None:
     return tracker.standin if changed and tracker is not None else None
 
 
-def module_of_the_trace(vm: VM, name: str, fromlist: Any, level: int) -> types.ModuleType | None:
+def module_of_the_trace(vm: VM, name: str, fromlist: object, level: int) -> types.ModuleType | None:
     """A module that the program has put in sys.modules, imported by a plain name; None for other imports."""
     modules = changed_modules(vm)
     if modules is None or level or "." in name or name not in modules:

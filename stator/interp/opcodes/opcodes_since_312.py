@@ -11,8 +11,8 @@ from stator.code.intrinsics import intrinsic
 from stator.code.opcodes import NULL_LAST
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
-from stator.interp.generators.delegation import kind_of, stopped_inside
 from stator.interp.generators.generators import ASYNC_GEN_WRAP
+from stator.interp.generators.suspended_frames import kind_of, stopped_inside
 from stator.interp.machine import op, ops
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr

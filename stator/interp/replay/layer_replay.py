@@ -26,6 +26,7 @@ from stator.guards.guard_set import PatternInstance
 from stator.heap.raw_access import IDENTITY_TYPES, instance_dict
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
+from stator.interp.frame import Continuation
 from stator.interp.graph_errors import note_caught
 from stator.interp.mutation_check import changed_state
 from stator.interp.replay.replay_template import FactIndex, Template, Unlike, build
@@ -95,8 +96,8 @@ class Replay:
         self.index = FactIndex(self.vm.heap)
         self.state = None
 
-    def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...],
-             kwargs: dict[str, Any] | None, cont: Any) -> None:
+    def call(self, method: types.FunctionType, module: object, args: tuple[Any, ...],
+             kwargs: dict[str, Any] | None, cont: Continuation | None) -> None:
         """Call a module: play what a module like it did, or interpret it, and remember what it does."""
         vm = self.vm
         tracker = vm.heap.by_standin.get(id(module))

@@ -114,7 +114,7 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
     return leaf
 
 
-def grad_of(vm: VM, fake: Any, tracker: VariableTracker | None) -> Any:
+def grad_of(vm: VM, fake: object, tracker: VariableTracker | None) -> Any:
     if vm.frame is None or vm.frame.code not in _DROPPING:
         vm.tensors.read_grads.add(id(fake))
     if id(fake) in vm.tensors.grads:
@@ -128,7 +128,7 @@ def grad_of(vm: VM, fake: Any, tracker: VariableTracker | None) -> Any:
     return vm.heap.adopt(grad, Attr(tracker.source, "grad"))
 
 
-def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
+def keeps_gradient(vm: VM, fake: object, tracker: VariableTracker | None) -> bool:
     """Whether retain_grad() was called on a tensor that is no leaf; what the trace itself has made had no backward."""
     if tracker is None:
         return id(fake) in vm.autograd.retained

@@ -61,7 +61,7 @@ def _index_tensor(vm: VM, part: Any) -> Any:
     return part
 
 
-def get_tensor_item(vm: VM, tensor: FakeTensor, key: Any) -> Any:
+def get_tensor_item(vm: VM, tensor: FakeTensor, key: object) -> Any:
     key = _known_list(key)
     parts = key if type(key) is tuple else (key,)
     if not _holds_symbols(parts):
@@ -72,7 +72,7 @@ def get_tensor_item(vm: VM, tensor: FakeTensor, key: Any) -> Any:
     return vm.torch_call(operator.getitem, (view, rest), None) if rest else view
 
 
-def set_tensor_item(vm: VM, tensor: FakeTensor, key: Any, value: Any) -> None:
+def set_tensor_item(vm: VM, tensor: FakeTensor, key: object, value: Any) -> None:
     key = _known_list(key)
     parts = key if type(key) is tuple else (key,)
     unbacked = any(is_unbacked(bound) for part in parts for bound in _bounds(part))
@@ -177,7 +177,7 @@ def _is_unbacked_slice(part: object) -> bool:
         and (is_unbacked(part.start) or is_unbacked(part.stop))
 
 
-def _is_whole(part: Any) -> bool:
+def _is_whole(part: object) -> bool:
     return type(part) is slice and part.start is None and part.stop is None and part.step is None
 
 

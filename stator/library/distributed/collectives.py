@@ -98,7 +98,7 @@ class Collective:
 def call_between_pieces(vm: VM, operator: OpOverload, *args: object) -> None:
     """Record an operator; the graph of a compiler is cut there, so that nothing moves across it."""
     recorder = vm.recorder
-    if not recorder.backend.in_order and (not recorder.backend.cut_at_errors or recorder.scope.enclosing is not None):
+    if not recorder.backend.in_order and (not recorder.backend.may_be_cut or recorder.scope.enclosing is not None):
         raise Break("SB015", f"{operator} in a graph that cannot be cut")
     vm.torch_call(operator, args, None)
     if not recorder.backend.in_order:

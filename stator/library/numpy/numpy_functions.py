@@ -21,7 +21,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.arrays import array_tensors
 from stator.interp.arrays.native_numpy import is_plain, run_on_arrays, value_behind
 from stator.interp.arrays.traced_numpy import concerns, has_form, run_traced
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.noted_effects import Converted, list_arrays, note_warning
 from stator.interp.objects.items import get_item
 from stator.interp.rule_registry import LISTED, rule, suspending_rule
@@ -89,7 +89,7 @@ suspending_rule(*[each for each in _MAKERS if implementation_of(each) is not Non
 
 
 @rule(*array_tensors.SCALAR_METHODS, graph_scalars=True)
-def _call_of_scalar(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _call_of_scalar(vm: VM, callee: object, /, *args: object, **kwargs: object) -> Any:
     """A method of a scalar: of one that the graph holds, or of a constant."""
     return run_traced(vm, callee, args, kwargs) if args and type(args[0]) in GRAPH_SCALARS else LISTED
 
@@ -108,7 +108,7 @@ def _numbers_of(vm: VM, cont: Any, callee: Any, array: Any, /, *args: Any, **kwa
 
 
 @rule(*GRAPH_SCALAR_OF, graph_scalars=True)
-def _convert(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _convert(vm: VM, callee: object, /, *args: object, **kwargs: object) -> Any:
     """np.float32(s)"""
     if len(args) == 1 and not kwargs and type(args[0]) in GRAPH_SCALARS:
         return run_traced(vm, numpy.generic.astype, (args[0], callee))
@@ -119,14 +119,14 @@ rule(abs, graph_scalars=True)(lambda vm, value, /: run_traced(vm, abs, (value,))
 
 
 @suspending_rule(numpy.ndarray.__getitem__)
-def _get_item(vm: VM, cont: Any, callee: Any, array: Any, key: Any, /) -> None:
+def _get_item(vm: VM, cont: Continuation | None, callee: object, array: object, key: object, /) -> None:
     if type(array) is not numpy.ndarray:  # a subclass may have a method of its own, which calls this one
         return vm.call_listed(callee, callee, None, (array, key), {}, cont)
     get_item(vm, array, key, cont)
 
 
 @rule(torch.from_numpy)
-def _from_numpy(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _from_numpy(vm: VM, /, *args: object, **kwargs: object) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not numpy.ndarray:
         if args and type(args[0]) is FakeTensor or kwargs:
             raise Break("SB003", "torch.from_numpy of something else than an array")
@@ -175,7 +175,7 @@ def _holds_scalars(vm: VM, data: object) -> bool:
 
 
 @rule(torch.Tensor.numpy)
-def _numpy(vm: VM, tensor: Any, /, *, force: Any = False) -> Any:
+def _numpy(vm: VM, tensor: object, /, *, force: object = False) -> Any:
     if force or type(tensor) is not FakeTensor:
         raise Break("SB003", "a tensor's values as an array")
     return array_of(vm, tensor)

@@ -139,7 +139,7 @@ class KeepValue(Continuation):
 
 
 @suspending_rule(functools.cached_property.__get__)
-def _cached_property(vm: VM, cont: Any, self: Any, instance: Any, owner: Any = None) -> None:
+def _cached_property(vm: VM, cont: Continuation | None, self: object, instance: object, owner: object = None) -> None:
     if instance is None:
         return vm.give(self, cont)
     name = read_instance_dict(vm, self, "attrname")
@@ -159,7 +159,7 @@ def _is_outside_cache(vm: VM, wrapper: object) -> bool:
 
 
 @suspending_rule(functools._lru_cache_wrapper.__call__)
-def _call_cached(vm: VM, cont: Any, wrapper: Any, /, *args: Any, **kwargs: Any) -> None:
+def _call_cached(vm: VM, cont: Continuation | None, wrapper: object, /, *args: object, **kwargs: object) -> None:
     if _is_outside_cache(vm, wrapper):
         return _call_outside_cache(vm, wrapper, args, kwargs, cont)
     for value in (*args, *kwargs.values()):
@@ -227,7 +227,7 @@ def guard_absent(vm: VM, wrapper: object, key: object) -> None:
         vm.heap.guard_call(is_kept, False, Pinned(wrapper), Pinned(key))
 
 
-def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: object) -> None:
+def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: object, cont: object) -> None:
     """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
     args, kwargs = _plain(vm, args, kwargs)
     function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
@@ -274,7 +274,7 @@ def _hashable(vm: VM, value: object) -> Any:
 
 
 @rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
-def _bind_cache(vm: VM, wrapper: Any, obj: Any, owner: Any = None, /) -> Any:
+def _bind_cache(vm: VM, wrapper: Any, obj: Any, owner: object = None, /) -> Any:
     return wrapper if obj is None else types.MethodType(wrapper, obj)
 
 

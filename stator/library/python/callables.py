@@ -35,7 +35,7 @@ def require_target(vm: VM, getter: Any, descr: Any, obj: Any, owner: Any) -> Non
 
 
 @rule(types.FunctionType.__get__)
-def _function_get(vm: VM, callee: Any, function: Any, obj: Any, owner: Any = None, /) -> Any:
+def _function_get(vm: VM, callee: object, function: Any, obj: Any, owner: object = None, /) -> Any:
     require_target(vm, callee, function, obj, owner)
     return function if obj is None else types.MethodType(function, obj)
 
@@ -71,7 +71,7 @@ def _classmethod_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner
 
 
 @rule(staticmethod.__get__)
-def _staticmethod_get(vm: VM, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> Any:
+def _staticmethod_get(vm: VM, callee: object, descr: Any, obj: object, owner: object = None, /) -> Any:
     require_target(vm, callee, descr, obj, owner)
     return descr.__func__
 
@@ -84,7 +84,7 @@ def _only_keeps(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @suspending_rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__, unasked=True)
-def _member_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
+def _member_get(vm: VM, cont: Continuation | None, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
     require_target(vm, callee, descr, obj, owner)
     if obj is None:
         return vm.give(descr, cont)
@@ -105,7 +105,7 @@ _SYMBOLS |= {id(functions[0]): (symbol, False) for table in (operators.COMPARE, 
 
 
 @suspending_rule(*[function for functions in operators.BINARY.values() for function in functions[:2]])
-def _binary(vm: VM, cont: Any, callee: Any, left: Any, right: Any, /) -> None:
+def _binary(vm: VM, cont: Continuation | None, callee: object, left: object, right: object, /) -> None:
     symbol, inplace = _SYMBOLS[id(callee)]
     operators.binary(vm, symbol, left, right, inplace, cont)
 
@@ -123,7 +123,7 @@ def parts_of_getter(vm: VM, getter: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 @rule(operator.attrgetter.__call__)
-def _attrgetter(vm: VM, getter: Any, obj: Any, /) -> Any:
+def _attrgetter(vm: VM, getter: object, obj: object, /) -> Any:
     found = []
     for name in parts_of_getter(vm, getter)[1]:
         value = obj
@@ -134,7 +134,7 @@ def _attrgetter(vm: VM, getter: Any, obj: Any, /) -> Any:
 
 
 @suspending_rule(operator.itemgetter.__call__)
-def _itemgetter(vm: VM, cont: Any, getter: Any, obj: Any, /) -> None:
+def _itemgetter(vm: VM, cont: Continuation | None, getter: object, obj: object, /) -> None:
     keys = parts_of_getter(vm, getter)[1]
     if len(keys) == 1:
         return get_item(vm, obj, keys[0], cont)
@@ -142,7 +142,7 @@ def _itemgetter(vm: VM, cont: Any, getter: Any, obj: Any, /) -> None:
 
 
 @suspending_rule(operator.methodcaller.__call__)
-def _methodcaller(vm: VM, cont: Any, caller: Any, obj: Any, /) -> None:
+def _methodcaller(vm: VM, cont: Continuation | None, caller: object, obj: object, /) -> None:
     function, parts = parts_of_getter(vm, caller)
     keywords: dict[str, Any] = {}
     if type(function) is functools.partial:

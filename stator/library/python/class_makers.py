@@ -37,7 +37,7 @@ def note_class(vm: VM, cls: type) -> Any:
 
 
 @rule(collections.namedtuple)
-def _namedtuple(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _namedtuple(vm: VM, /, *args: object, **kwargs: object) -> Any:
     for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
     if kwargs.get("module") is None:

@@ -1,6 +1,9 @@
 """Rules for containers, iteration and suspended frames.   dict.get, list.append, iter, next, len, generator.send
 
     await agen.asend(v)       C drives the driver of the interpreted frame (see interp/generators)
+
+Methods without a rule (dict.update, list.extend) run natively on the stand-in: interp/calls/native_calls.py, over
+Python iterables as interpreted loops: interp/iteration.py.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.branches.captured_branches import truth_as_symbol
 from stator.interp.calls.module_copies import refuse_changed_builtins
-from stator.interp.frame import Raised
-from stator.interp.generators import delegation
+from stator.interp.frame import Continuation, Raised
+from stator.interp.generators.suspended_frames import AWAITED, NextCall, close, resume, throw
 from stator.interp.iteration import each_looked_at, looked_at
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
@@ -61,7 +64,7 @@ def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
 
 
 @rule(dict.setdefault, unasked=True)
-def _set_default(vm: VM, mapping: Any, key: Any, default: Any = None, /) -> Any:
+def _set_default(vm: VM, mapping: object, key: object, default: object = None, /) -> Any:
     """Whether the key is there is a fact; the others are none."""
     if type(mapping) is not dict or type(key) not in (str, int):
         return LISTED
@@ -94,7 +97,7 @@ def _view(vm: VM, callee: Any, mapping: Any, /) -> Any:
 
 
 @rule(list.append, unread=True, unasked=True)
-def _append(vm: VM, items: Any, item: Any, /) -> Any:
+def _append(vm: VM, items: object, item: object, /) -> Any:
     """Nothing of the list is looked at: how long it is, or what it holds, is no fact."""
     if type(items) is not list:
         return LISTED
@@ -106,7 +109,7 @@ def _append(vm: VM, items: Any, item: Any, /) -> Any:
 @rule(object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__, bytearray.__reduce_ex__,
       *(cls.__reduce__ for cls in (set, frozenset, bytearray, collections.OrderedDict, collections.deque,
                                    collections.defaultdict, functools.partial, types.SimpleNamespace)))
-def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
+def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: object) -> Any:
     tracker = vm.heap.tracker_of(obj)
     if tracker is not None:
         if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
@@ -138,28 +141,28 @@ def expose_slots(vm: VM, tracker: VariableTracker) -> None:
 
 
 @rule(memoryview)
-def _memoryview(vm: VM, object: Any) -> Any:
+def _memoryview(vm: VM, object: object) -> Any:
     if type(object) is numpy.ndarray:
         raise Break("SB005", "a memoryview of an array")  # writes to it would not be noticed
     return LISTED
 
 
 @rule(memoryview.release, memoryview.__exit__)
-def _release(vm: VM, callee: Any, view: Any, /, *error: Any) -> Any:
+def _release(vm: VM, callee: object, view: object, /, *error: object) -> Any:
     if vm.heap.tracker_of(view) is not None:
         raise Break("SB006", "a memoryview from outside is released")
     return vm.native(callee, (view, *error))
 
 
 @suspending_rule(iter)
-def _iter(vm: VM, cont: Any, value: Any, sentinel: Any = MISSING, /) -> None:
+def _iter(vm: VM, cont: Continuation | None, value: object, sentinel: object = MISSING, /) -> None:
     if sentinel is MISSING:
         return vm.get_iter(value, cont)
     vm.give(vm.native(iter, (vm.python_callable(value), sentinel)), cont)
 
 
 @rule(looked_at)
-def _looked_at(vm: VM, value: Any) -> Any:
+def _looked_at(vm: VM, value: object) -> Any:
     if type(value) is not types.GeneratorType:  # which is run, and not looked into
         vm.expose_for(ROWS[id(itertools.chain)], (value,))
     return value
@@ -179,11 +182,11 @@ def _chain_from_iterable(vm: VM, cls: Any, iterables: Any, /) -> Any:
 
 
 @suspending_rule(next)
-def _next(vm: VM, cont: Any, iterator: Any, default: Any = MISSING, /) -> None:
+def _next(vm: VM, cont: Continuation | None, iterator: object, default: object = MISSING, /) -> None:
     body = vm.generators.iterated(iterator)
     if body is not None:
-        call = delegation.NextCall(cont) if default is MISSING else delegation.NextCall(cont, default, True)
-        return delegation.resume(vm, body, None, call)
+        call = NextCall(cont) if default is MISSING else NextCall(cont, default, True)
+        return resume(vm, body, None, call)
     if default is MISSING:
         return vm.call_next(iterator, cont)
     value = vm.next_or_missing(iterator)
@@ -191,7 +194,7 @@ def _next(vm: VM, cont: Any, iterator: Any, default: Any = MISSING, /) -> None:
 
 
 @suspending_rule(type(iter([])).__dict__["__next__"])
-def _next_of_list(vm: VM, cont: Any, iterator: Any, /) -> None:
+def _next_of_list(vm: VM, cont: Continuation | None, iterator: object, /) -> None:
     """Of the user's iterators, whatever their class, a list's iterator stands for those that can be looked into."""
     if type(iterator) is not type(iter([])):
         return vm.give(vm.native_unhooked(type(iter([])).__next__, (iterator,)), cont)
@@ -233,7 +236,7 @@ def _own_length(vm: VM, callee: Any, value: Any, /) -> Any:
 
 
 @rule(operator.length_hint)
-def _length_hint(vm: VM, value: Any, /, *default: Any) -> Any:
+def _length_hint(vm: VM, value: object, /, *default: object) -> Any:
     """Of an iterator from outside that stands there by its items to come, how many they are becomes a fact."""
     if is_known_ahead(vm.heap, value):
         tracker = vm.heap.by_standin[id(value)]
@@ -247,7 +250,7 @@ def _length_hint(vm: VM, value: Any, /, *default: Any) -> Any:
 
 
 @rule(bool)
-def _bool(vm: VM, /, *values: Any) -> Any:
+def _bool(vm: VM, /, *values: object) -> Any:
     if len(values) != 1:
         return vm.native_unhooked(bool, values)
     value = values[0]
@@ -264,12 +267,12 @@ def _body(vm: VM, generator: object) -> Any:
     return body
 
 
-@suspending_rule(types.GeneratorType.send, types.CoroutineType.send, delegation.AWAITED.send)
-def _send(vm: VM, cont: Any, generator: Any, value: Any, /) -> None:
-    delegation.resume(vm, _body(vm, generator), value, delegation.NextCall(cont))
+@suspending_rule(types.GeneratorType.send, types.CoroutineType.send, AWAITED.send)
+def _send(vm: VM, cont: Continuation | None, generator: object, value: object, /) -> None:
+    resume(vm, _body(vm, generator), value, NextCall(cont))
 
 
-@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw, delegation.AWAITED.throw)
+@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw, AWAITED.throw)
 def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, traceback: Any = None, /) -> None:
     body = _body(vm, generator)
     if value is MISSING:
@@ -286,7 +289,7 @@ def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, t
     else:
         raise Raised(TypeError("exceptions must be classes or instances deriving from BaseException, "
                                f"not {type(kind).__name__}"))
-    delegation.throw(vm, body, exc, delegation.NextCall(cont))
+    throw(vm, body, exc, NextCall(cont))
 
 
 @rule(sys.exc_info)
@@ -295,11 +298,11 @@ def _exc_info(vm: VM) -> Any:
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
-suspending_rule(types.GeneratorType.__next__, delegation.AWAITED.__next__)(
-    lambda vm, cont, generator, /: delegation.resume(vm, _body(vm, generator), None, delegation.NextCall(cont)))
-rule(types.GeneratorType.__iter__, delegation.AWAITED.__iter__)(lambda vm, generator, /: generator)
-suspending_rule(types.GeneratorType.close, types.CoroutineType.close, delegation.AWAITED.close)(
-    lambda vm, cont, generator, /: delegation.close(vm, _body(vm, generator), cont))
+suspending_rule(types.GeneratorType.__next__, AWAITED.__next__)(
+    lambda vm, cont, generator, /: resume(vm, _body(vm, generator), None, NextCall(cont)))
+rule(types.GeneratorType.__iter__, AWAITED.__iter__)(lambda vm, generator, /: generator)
+suspending_rule(types.GeneratorType.close, types.CoroutineType.close, AWAITED.close)(
+    lambda vm, cont, generator, /: close(vm, _body(vm, generator), cont))
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
@@ -319,7 +322,7 @@ def _awaitables() -> tuple[type, ...]:
 
 
 @rule(*[vars(owner)[name] for owner in _awaitables() for name in _DRIVERS if name in vars(owner)])
-def _drive(vm: VM, callee: Any, driven: Any, /, *args: Any) -> Any:
+def _drive(vm: VM, callee: object, driven: object, /, *args: object) -> Any:
     if type(driven) is types.AsyncGeneratorType and id(driven) not in vm.generators:
         raise Break("SB014", "an async generator from outside")
     if vm.heap.is_opaque(driven):

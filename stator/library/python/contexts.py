@@ -53,7 +53,7 @@ def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
 
 
 @rule(contextvars.ContextVar.get)
-def _get(vm: VM, variable: Any, default: Any = MISSING, /) -> Any:
+def _get(vm: VM, variable: object, default: object = MISSING, /) -> Any:
     if vm.heap.tracker_of(variable) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     last = _last_set(vm, vm.guard_identity(variable))
@@ -130,7 +130,7 @@ def raise_flags(signals: tuple[Any, ...]) -> None:
 
 
 @rule(decimal.Decimal)
-def _make(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _make(vm: VM, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep(args)
     args = specialise_deep(vm, args)
     if kwargs or len(args) > 1 or any(type(value) not in _EXACT for value in args):

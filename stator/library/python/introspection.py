@@ -27,7 +27,7 @@ from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, mro_of
 from stator.interp.calls.native_calls import function_defaults, keyword_default
-from stator.interp.frame import UNBOUND, Raised
+from stator.interp.frame import UNBOUND, Continuation, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.assignment import DISCARD, store_on_class
 from stator.interp.objects.attributes import read_instance_dict
@@ -135,7 +135,7 @@ def _slotnames(vm: VM, cls: Any) -> list[str]:
 
 
 @suspending_rule(torch.jit.ScriptFunction.__dict__["__call__"])
-def _call_scripted(vm: VM, cont: Any, scripted: Any, /, *args: Any, **kwargs: Any) -> None:
+def _call_scripted(vm: VM, cont: Continuation | None, scripted: Any, /, *args: object, **kwargs: object) -> None:
     """torch.jit.script keeps the function it was given, which is what is captured; torch.jit.trace freezes more."""
     function = read_instance_dict(vm, scripted, "_torchdynamo_inline")
     known = torch.jit._state._try_get_jit_cached_function(function) if type(function) is types.FunctionType else None
@@ -155,7 +155,7 @@ rule(traceback.clear_frames)(
 
 
 @rule(importlib.util.find_spec)
-def _find_spec(vm: VM, name: Any, package: Any = None) -> Any:
+def _find_spec(vm: VM, name: object, package: object = None) -> Any:
     if type(name) is not str or type(package) not in (str, type(None)):
         raise Break("SB001", "importlib.util.find_spec of a name that is not a constant")
     parent = name.rpartition(".")[0]
@@ -166,7 +166,7 @@ def _find_spec(vm: VM, name: Any, package: Any = None) -> Any:
 
 
 @rule(importlib.metadata.version)
-def _version(vm: VM, distribution_name: Any) -> Any:
+def _version(vm: VM, distribution_name: object) -> Any:
     if type(distribution_name) not in (str, type(None)):
         raise Break("SB001", "importlib.metadata.version of a name that is not a constant")
     return vm.native_unhooked(importlib.metadata.version, (distribution_name,))
@@ -204,7 +204,7 @@ def _module_getattribute(vm: VM, cont: Any, module: Any, name: Any, /) -> None:
 
 
 @rule(sys._getframe)
-def _getframe(vm: VM, depth: Any = None, /) -> None:
+def _getframe(vm: VM, depth: object = None, /) -> None:
     below = len(chain(vm, vm.frame)) - 1
     if not below and depth is None:
         raise Break("SB008", WHY)

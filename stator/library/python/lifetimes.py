@@ -77,7 +77,7 @@ def _referent(vm: VM, reference: Any, /) -> Any:
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
-def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+def _finalize(vm: VM, /, *args: object, **kwargs: object) -> None:
     # An object made inside dies with a variable of this call: no segment may hold it in between.
     raise Break("SB019", "weakref.finalize", whole_call=len(args) > 1 and vm.heap.tracker_of(args[1]) is None)
 

@@ -130,7 +130,7 @@ def require_own(vm: VM, slot: Any, obj: object, name: object, *value: Any) -> No
 
 
 @suspending_rule(*_slots("__getattribute__"))
-def _object_getattribute(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, /) -> None:
+def _object_getattribute(vm: VM, cont: Any, callee: object, obj: Any, name: Any, /) -> None:
     require_own(vm, callee, obj, name)
     if type(obj) is FakeTensor:
         return load_tensor_member(vm, obj, name, tensor_class(vm, obj), cont)
@@ -146,7 +146,7 @@ def _object_setattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, value: 
 
 
 @suspending_rule(*_slots("__delattr__"), type.__delattr__)
-def _object_delattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, /) -> None:
+def _object_delattr(vm: VM, cont: Any, callee: object, obj: Any, name: Any, /) -> None:
     require_own(vm, callee, obj, name)
     store_generic(vm, obj, name, MISSING, GiveNone(cont))
 
@@ -158,7 +158,7 @@ def _type_getattribute(vm: VM, cont: Any, cls: Any, name: Any, /) -> None:
 
 
 @suspending_rule(vars)
-def _vars(vm: VM, cont: Any, obj: Any = MISSING, /) -> None:
+def _vars(vm: VM, cont: Continuation | None, obj: object = MISSING, /) -> None:
     if obj is MISSING:
         return vm.give(_locals(vm), cont)
     _try_load(vm, obj, "__dict__", OfVars(cont, MISSING, None))
@@ -228,7 +228,7 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
 
 
 @rule(id, unasked=True)
-def _id(vm: VM, value: Any, /) -> int:
+def _id(vm: VM, value: object, /) -> int:
     number = id(vm.guard_identity(value))
     note_number(vm, "id")
     if type(value) is tuple and id(value) not in vm.heap.by_standin:
@@ -258,7 +258,7 @@ class _Hashed:
 
 
 @suspending_rule(hash)
-def _hash(vm: VM, cont: Any, value: Any, /) -> None:
+def _hash(vm: VM, cont: Continuation | None, value: Any, /) -> None:
     value = symbolic_numbers.specialise_deep(vm, value)
     if not is_a(value, (int, float, complex)):
         note_number(vm, "hash")
@@ -283,12 +283,12 @@ def _hash(vm: VM, cont: Any, value: Any, /) -> None:
 
 
 @rule(object.__hash__)
-def _object_hash(vm: VM, value: Any, /) -> int:
+def _object_hash(vm: VM, value: object, /) -> int:
     return _noted(vm, value, object.__hash__(vm.guard_identity(value)))
 
 
 @suspending_rule(*_BY_MEMBERS)
-def _hash_of_members(vm: VM, cont: Any, callee: Any, value: Any, /) -> None:
+def _hash_of_members(vm: VM, cont: Continuation | None, callee: object, value: object, /) -> None:
     if _method(vm, value) is callee:
         return _hash(vm, cont, value)
     vm.call_listed(callee, callee, None, (value,), {}, cont)

@@ -16,7 +16,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
 from stator.interp import noted_effects as noted
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.noted_effects import frozen, joined, text_of
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
@@ -51,7 +51,7 @@ def _print(vm: VM, /, *values: Any, sep: Any = None, end: Any = None, file: Any 
             _call_method(vm, file, "flush")
 
 
-def _call_method(vm: VM, value: object, name: str, *args: Any) -> None:
+def _call_method(vm: VM, value: object, name: str, *args: object) -> None:
     vm.call_sync(vm.sync(lambda: vm.load_attr(value, name)), args)
 
 
@@ -63,7 +63,7 @@ def _warn(vm: VM, message: Any, category: Any = None, stacklevel: Any = 1, sourc
 
 
 @rule(*[getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "log")])
-def _log(vm: VM, callee: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+def _log(vm: VM, callee: Any, self: object, *args: Any, **kwargs: Any) -> None:
     name, rest = callee.__name__, list(args)
     level = None if name == "log" else getattr(logging, name.upper())
     noted.may_break(vm, f"logging.Logger.{name}", logging)
@@ -102,7 +102,7 @@ def handled_in_python(logger: Any) -> bool:
 
 
 @suspending_rule(logging.Logger.isEnabledFor)
-def _is_enabled_for(vm: VM, cont: Any, self: Any, level: Any) -> None:
+def _is_enabled_for(vm: VM, cont: Continuation | None, self: object, level: object) -> None:
     logger = vm.heap.original_of(self)
     if logger.manager.loggerDict.get(logger.name) is not logger and logger is not logging.root:
         raise Break("SB018", "isEnabledFor of a logger that no manager knows, whose cached answers may be old")

@@ -62,7 +62,7 @@ def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kw
     vm.give(run_on_arrays(vm, functools.partial(function, known), tuple(args), kwargs), cont)
 
 
-def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> None:
+def set_known(vm: VM, function: Any, stream: object, args: Any, kwargs: object) -> None:
     """seed() or setstate(): from now on the stream is known."""
     name = function.__name__
     values = tuple(specialise_deep(vm, tuple(args)))
@@ -84,7 +84,7 @@ def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> Non
 
 
 @rule(random.Random, numpy.random.RandomState, numpy.random.default_rng)
-def _make_stream(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _make_stream(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
     values = specialise_deep(vm, args)
     if kwargs or len(values) != 1 or type(values[0]) not in _SEEDS:
         raise Break("SB013", f"a random stream: {callee.__name__}() without a number to begin from")
@@ -252,18 +252,18 @@ def _look_at(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> No
 
 
 @rule(random.Random.seed, random.Random.setstate, numpy.random.RandomState.seed)
-def _set(vm: VM, callee: Any, /, self: Any, *args: Any, **kwargs: Any) -> None:
+def _set(vm: VM, callee: object, /, self: object, *args: object, **kwargs: object) -> None:
     set_known(vm, callee, self, args, kwargs)
 
 
 @rule(numpy.random.seed)
-def _seed_numpy(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+def _seed_numpy(vm: VM, /, *args: object, **kwargs: object) -> None:
     stream = numpy.random.mtrand._rand  # behind the functions of numpy.random
     set_known(vm, numpy.random.RandomState.seed, vm.heap.adopt(stream, Pinned(stream)), args, kwargs)
 
 
 @rule(random.Random.getstate)
-def _get_state(vm: VM, self: Any) -> Any:
+def _get_state(vm: VM, self: object) -> Any:
     known = known_stream(vm, self)
     if known is None:
         raise Break("SB013", "a random stream: getstate()", leave=random.__file__)

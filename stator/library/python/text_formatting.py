@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stator.breaks import Break
+from stator.interp.frame import Continuation
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import DeferredText, unread
@@ -50,7 +51,7 @@ def _counts_inside(text: str) -> bool:
 
 
 @suspending_rule(str.format)
-def _format(vm: VM, cont: Any, text: Any, /, *args: Any, **kwargs: Any) -> None:
+def _format(vm: VM, cont: Continuation | None, text: object, /, *args: object, **kwargs: object) -> None:
     if type(text) is not str or not vm.native_unhooked(_reads_inside, (text,)):
         return vm.call_listed(str.format, str.format, None, (text, *args), kwargs, cont)
     if _counts_inside(text):

@@ -172,7 +172,7 @@ def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
 
 
 @rule(type, unread=True, unasked=True)
-def _type(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _type(vm: VM, /, *args: object, **kwargs: object) -> Any:
     if len(args) == 1 and not kwargs:
         if (posed := posed_class(vm.heap, args[0])) is not None:
             return posed
@@ -211,7 +211,7 @@ def new_class(vm: VM, meta: type, name: object, bases: Any, namespace: Any, kwar
 
 
 @rule(torch._C._TensorMeta.__init__)
-def _tensor_class_init(vm: VM, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _tensor_class_init(vm: VM, cls: object, /, *args: object, **kwargs: object) -> Any:
     """Of a class that the trace has made: C code that prepares its slots."""
     if id(cls) not in vm.fresh:
         raise Break("SB006", "a tensor class initialised again")
@@ -247,7 +247,7 @@ def _type_mro(vm: VM, cls: Any, /) -> list[type]:
 
 
 @rule(type.__repr__)
-def _type_repr(vm: VM, cls: Any, /) -> Any:
+def _type_repr(vm: VM, cls: object, /) -> Any:
     guard_names(vm, cls)
     return vm.native_unhooked(type.__repr__, (cls,))
 
@@ -391,7 +391,7 @@ def _counts_as_subclass(vm: VM, cls: type, seen: type) -> bool:
 
 
 @rule(_abc._abc_init)
-def _abc_init(vm: VM, cls: Any, /) -> Any:
+def _abc_init(vm: VM, cls: object, /) -> Any:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
     return vm.native(_abc._abc_init, (cls,))

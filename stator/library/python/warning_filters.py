@@ -198,7 +198,7 @@ def _is_quiet(vm: VM, args: Any, kwargs: Any) -> bool:
 
 
 @rule(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
-def _change(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+def _change(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> None:
     may_break(vm, f"warnings.{callee.__name__}", warnings)
     if warnings_can_raise():
         raise _refused("a filter makes exceptions of warnings")
@@ -212,7 +212,7 @@ def _change(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
 
 
 @rule(_OPEN)
-def _enter(vm: VM, self: Any) -> Any:
+def _enter(vm: VM, self: object) -> Any:
     manager = _plain_manager(vm, self)
     if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.warnings.managers:
         raise _refused("a catch_warnings is entered twice")
@@ -262,7 +262,7 @@ def require_ended(vm: VM) -> None:
 
 
 @rule(_CLOSE)
-def _exit(vm: VM, self: Any, *exc_info: Any) -> None:
+def _exit(vm: VM, self: object, *exc_info: object) -> None:
     manager = _plain_manager(vm, self)
     if vm.warnings.recordings:
         end_recording(vm, manager)

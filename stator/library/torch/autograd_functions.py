@@ -285,7 +285,7 @@ def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: objec
 
 
 @suspending_rule(getattr(_METHOD := torch.autograd.Function.__dict__["apply"], "__func__", _METHOD))  # C since 2.15
-def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: Any) -> None:
+def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
     if kwargs:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
     vm.recorder.refuse_tangents(f"{cls.__name__}.apply")
@@ -308,7 +308,7 @@ def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: Any) -> None:
 
 
 @rule(torch._C._FunctionBase.__new__)
-def _instance(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _instance(vm: VM, /, *args: object, **kwargs: object) -> Any:
     """`F().apply(x)`: instances are good for nothing else, and torch warns of them."""
     if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
         raise Break("SB016", "an autograd function in flight, made by the program")

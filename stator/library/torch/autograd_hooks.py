@@ -105,7 +105,7 @@ class Pushed:
 
 
 @rule(A._push_saved_tensors_default_hooks)
-def _push_hooks(vm: VM, pack_hook: Any, unpack_hook: Any, /) -> None:
+def _push_hooks(vm: VM, pack_hook: object, unpack_hook: object, /) -> None:
     recorder = vm.recorder
     if why_disabled(vm) is not None:
         raise refused(f"{HOOKS} where they are forbidden")
@@ -246,7 +246,7 @@ rule(A._saved_tensors_hooks_get_disabled_error_message)(lambda vm: why_disabled(
 
 
 @rule(A._saved_tensors_hooks_disable)
-def _disable(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+def _disable(vm: VM, /, *args: object, **kwargs: object) -> None:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
     vm.heap.guard_call(saved_hooks_around, saved_hooks_around())
@@ -295,7 +295,7 @@ def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
 
 
 @rule(RemovableHandle.remove)
-def _remove(vm: VM, self: Any) -> Any:
+def _remove(vm: VM, self: object) -> Any:
     known = vm.autograd.hooks.get(id(self))
     if known is None:
         return INTERPRETED

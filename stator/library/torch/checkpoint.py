@@ -95,7 +95,7 @@ class EndOfRegion(Continuation):
 
 
 @suspending_rule(torch.utils.checkpoint.checkpoint)
-def _checkpoint(vm: VM, cont: Any, function: Any, *args: Any, **kwargs: Any) -> None:
+def _checkpoint(vm: VM, cont: Any, function: Any, *args: Any, **kwargs: object) -> None:
     options = {name: value for name, value in kwargs.items() if name in _OPTIONS}
     given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
     reentrant = options.get("use_reentrant") is not False

@@ -42,7 +42,7 @@ def _is_compiling(vm: VM) -> bool:
 
 
 @rule(torch._C._get_tracing_state, torch._C._log_api_usage_once, unasked=True)
-def _nothing(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+def _nothing(vm: VM, /, *args: object, **kwargs: object) -> None:
     return None
 
 
@@ -52,13 +52,13 @@ rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, 
 
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
       torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, unasked=True)
-def _has_torch_function_variadic(vm: VM, /, *values: Any) -> bool:
+def _has_torch_function_variadic(vm: VM, /, *values: object) -> bool:
     single = [value for value in values if type(value) not in (list, tuple)]
     return bool(vm.modes.active or overriding(vm, single))
 
 
 @rule(marks.graph_break)
-def _graph_break(vm: VM, msg: Any = "") -> None:
+def _graph_break(vm: VM, msg: object = "") -> None:
     raise Break("SB009", msg if type(msg) is str else "", untouched=True)
 
 
@@ -90,12 +90,12 @@ def _set_error_policy(vm: VM, value: Any) -> Any:
 
 
 @rule(marks.skip_frame)
-def _skip_frame(vm: VM, reason: Any = "") -> None:
+def _skip_frame(vm: VM, reason: object = "") -> None:
     raise Break("SB023", f"the program called stator.skip_frame({reason!r})" if reason else "")
 
 
 @rule(stance.apply)
-def _stance(vm: VM, stance: Any, backend: Any = None) -> None:
+def _stance(vm: VM, stance: object, backend: object = None) -> None:
     raise Break("SB022", f"the stance becomes {stance!r}")
 
 
@@ -107,7 +107,7 @@ refuse(marks.DisabledContext.__enter__, marks.DisabledBlock.__enter__, code="SB0
 
 
 @rule(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters)
-def _initialise_lazily(vm: VM, self: Any, *args: Any, **kwargs: Any) -> Any:
+def _initialise_lazily(vm: VM, self: object, *args: object, **kwargs: object) -> Any:
     """A lazy module gets its parameters, and another class, in its first call; that call runs as it is."""
     if vm.heap.tracker_of(self) is not None:
         raise Break("SB010", "a lazy module is initialised in this call", once=True)
@@ -131,7 +131,7 @@ class Making:
 def makes_compiled(maker: Any) -> None:
     """Register `maker(function, **settings)`; without a function it makes the decorator."""
     @rule(maker)
-    def make(vm: VM, /, model: Any = None, *args: Any, **settings: Any) -> Any:
+    def make(vm: VM, /, model: Any = None, *args: object, **settings: Any) -> Any:
         require_plain(vm, settings)
         if args or model is not None and type(model) is not types.FunctionType:
             raise refused("of something else than a function")

@@ -89,7 +89,7 @@ class Differentiated:
         self.operands = (*self.wrt, *part.lifted)
         self.count, self.results = len(self.wrt), len(self.outputs)
 
-    def call(self, *tensors: Any) -> Any:
+    def call(self, *tensors: object) -> Any:
         """The function as torch.func wants it: (outputs, aux)."""
         made = self.module(*tensors)
         return tuple(made[:self.results]), tuple(made[self.results:])
@@ -217,8 +217,8 @@ def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: object, retain_gr
 
 
 @rule(pull_back)
-def _pull_back(vm: VM, vjp: Any, operands: Any, cotangents: Any, retain_graph: Any = True,
-               create_graph: Any = None) -> Any:
+def _pull_back(vm: VM, vjp: Any, operands: Any, cotangents: object, retain_graph: object = True,
+               create_graph: object = None) -> Any:
     vm.heap.expose_deep(cotangents)
     out_spec, spec = vjp.specs
     flat, given = pytree.tree_flatten(cotangents)

@@ -188,7 +188,7 @@ def _enter(vm: VM) -> int:
 
 
 @rule(EXIT)
-def _exit(vm: VM, level: Any) -> None:
+def _exit(vm: VM, level: object) -> None:
     if not vm.autograd.dual_levels or type(level) is not int or level != vm.autograd.dual_levels[-1]:
         raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
     C._exit_dual_level(level=vm.autograd.dual_levels.pop())
@@ -208,7 +208,7 @@ def _load(vm: VM) -> None:
 
 
 @rule(MAKE, UNPACK)
-def _on_tensors(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _on_tensors(vm: VM, callee: object, /, *args: object, **kwargs: object) -> Any:
     if not vm.autograd.dual_levels:
         raise Break("SB016", f"{FORWARD}, entered before the call")
     if any(type(value) is not FakeTensor for value in args):
@@ -229,7 +229,7 @@ def require_plain(vm: VM, what: str) -> None:
 
 
 @rule(torch.nn.Parameter)
-def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: Any, **kwargs: Any) -> Any:
+def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: object, **kwargs: object) -> Any:
     if find(vm, torch.nn.Parameter, "__new__") is not own_entry(torch.nn.Parameter, "__new__"):
         raise Break("SB016", "a Parameter made by a replaced Parameter.__new__")
     if args or kwargs or type(data) is not FakeTensor or type(requires_grad) is not bool:
@@ -247,7 +247,7 @@ def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: An
 
 
 @rule(BackwardHook.setup_input_hook)
-def _setup_input(vm: VM, self: Any, args: Any) -> Any:
+def _setup_input(vm: VM, self: object, args: object) -> Any:
     attributes = instance_dict(self)
     if type(args) is not tuple or id(self) in vm.heap.by_standin or attributes is None \
             or id(self) in vm.autograd.watches:
@@ -262,7 +262,7 @@ def _setup_input(vm: VM, self: Any, args: Any) -> Any:
 
 
 @rule(BackwardHook.setup_output_hook)
-def _setup_output(vm: VM, self: Any, args: Any) -> Any:
+def _setup_output(vm: VM, self: object, args: object) -> Any:
     if id(self) not in vm.autograd.watches:
         raise Break("SB016", _HOOK)
     if type(args) is tuple:

@@ -31,6 +31,7 @@ from stator.graph.values import known_values
 from stator.guards.guard import is_constant
 from stator.interp.branches import captured_branches
 from stator.interp.calls.named_regions import NamedRegions
+from stator.interp.frame import Continuation
 from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule
@@ -134,7 +135,7 @@ rule(cond, while_loop, scan, map_rows, associative_scan)(
 
 
 @suspending_rule(invoke_subgraph_placeholder)
-def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> None:
+def _nested_region(vm: VM, cont: Continuation | None, func: object, *args: object, **kwargs: object) -> None:
     """torch.compiler.nested_compile_region: the nodes of the call are marked, and become a piece."""
     vm.recorder.region.named = vm.recorder.region.named or NamedRegions()
     vm.call(func, args, kwargs, cont)

@@ -21,6 +21,7 @@ from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY
 from stator.graph.metadata.layout_rules import NAMES
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
+from stator.interp.frame import Continuation
 from stator.interp.rule_registry import code_rule, rule
 from stator.interp.vm import VM
 from stator.library.torch.packed_sequences import is_packed, packed_layer
@@ -110,7 +111,7 @@ def _wrapped_for_peer(function: Callable[..., Any]) -> Any:
 
 
 @code_rule(_wrapped_for_peer(_wrapped_for_peer).__code__)
-def _look_through(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
+def _look_through(vm: VM, cont: Continuation | None, function: Any, /, *args: object, **kwargs: object) -> None:
     """"Only used inside torch", says torch; what a user disables is marked another way."""
     names = function.__code__.co_freevars
     wrapped = vm.closure_of(function)[names.index("fn")].cell_contents
@@ -118,7 +119,7 @@ def _look_through(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any
 
 
 @rule(C._group_tensors_by_device_and_dtype)
-def _group_tensors(vm: VM, tensors: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _group_tensors(vm: VM, tensors: Any, /, *args: object, **kwargs: object) -> Any:
     """Pure: devices and dtypes decide, and the C function's own order of groups is kept."""
     vm.heap.expose_deep((tensors, *args))
     if not all(part is None or type(part) is FakeTensor for parts in tensors for part in parts):
@@ -128,7 +129,7 @@ def _group_tensors(vm: VM, tensors: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(torch._foreach_addcdiv_, torch._foreach_addcdiv, torch._foreach_addcmul_, torch._foreach_addcmul)
-def _with_numbers(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _with_numbers(vm: VM, callee: object, /, *args: Any, **kwargs: object) -> Any:
     """A tensor of scalars must be on the CPU, where its values are read one by one."""
     scalars: Any = args[3] if len(args) > 3 else kwargs.get("scalars")
     if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":

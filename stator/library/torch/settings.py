@@ -16,7 +16,7 @@ from stator.breaks import Break, Strategy
 from stator.graph.state import torch_state
 from stator.guards.guard import is_constant
 from stator.interp.calls.torch_arguments import guard_answer
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS, NativeClass
@@ -38,7 +38,7 @@ _SWITCHES = [getattr(C, name) for name in ("_cuda_exchangeDevice", "_cuda_maybeE
 
 
 @rule(*[setting.setter for setting in torch_state.SETTINGS])
-def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+def _set(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> None:
     vm.heap.expose_deep(args)
     if callee is C.set_autocast_enabled and len(args) == 1:
         args = ("cuda", *args)  # the older signature
@@ -48,6 +48,7 @@ def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
 
 
 def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Change a setting of torch while tracing, and record its setter as a node."""
     if setting.of_operators and not vm.recorder.backend.in_order:
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
@@ -61,13 +62,13 @@ def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], 
 
 
 @rule(C.autocast_increment_nesting)
-def _autocast_entered(vm: VM) -> int:
+def _count_autocast_entry(vm: VM) -> int:
     vm.torch_state.autocast_depth += 1
     return vm.torch_state.autocast_depth
 
 
 @rule(C.autocast_decrement_nesting)
-def _autocast_left(vm: VM) -> int:
+def _count_autocast_exit(vm: VM) -> int:
     """Counted from the entry: contexts around the call may come and go, and clearing the cache never hurts."""
     vm.torch_state.autocast_depth -= 1
     if vm.torch_state.autocast_depth < 0:
@@ -83,7 +84,7 @@ def _clear_autocast_cache(vm: VM) -> None:
 
 @rule(*[row.obj for row in ROWS.values() if row.cls is NativeClass.OUTSIDE_REF and row.why == SETTING],
       *[reader for setting in torch_state.SETTINGS for reader in setting.readers])
-def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: object) -> Any:
     if kwargs or not is_constant(args):
         raise Break("SB001", f"{callee.__name__} of what is no constant")
     try:
@@ -102,7 +103,7 @@ def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(C._ImperativeEngine.is_checkpoint_valid)
-def _is_checkpoint_valid(vm: VM, engine: Any, /) -> bool:
+def _is_checkpoint_valid(vm: VM, engine: object, /) -> bool:
     """Whether the backward pass around the call, if there is one, goes to all leaves."""
     answer = torch.autograd._is_checkpoint_valid()
     vm.heap.guard_call(torch.autograd._is_checkpoint_valid, answer)
@@ -110,7 +111,7 @@ def _is_checkpoint_valid(vm: VM, engine: Any, /) -> bool:
 
 
 @suspending_rule(*[getattr(C, name) for name in _OLDER if hasattr(C, name)])
-def _older(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+def _older(vm: VM, cont: Continuation | None, callee: Any, /, *args: object, **kwargs: object) -> None:
     function, device = _OLDER[callee.__name__]
     vm.call(function, (device, *args), kwargs, cont)
 
@@ -130,7 +131,7 @@ def _switch(vm: VM, callee: Any, self: Any, exc_type: Any = None, exc_value: Any
 
 
 @rule(C._InferenceMode)
-def _new_inference_mode(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _new_inference_mode(vm: VM, /, *args: object, **kwargs: object) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not bool:
         raise Break("SB001", "torch._C._InferenceMode with other arguments than one bool")
     guard = C._InferenceMode(*args)  # on from now, not from __enter__
@@ -140,7 +141,7 @@ def _new_inference_mode(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(C._InferenceMode.__dict__["__exit__"].__func__)
-def _exit(vm: VM, mode: Any, /, *error: Any) -> None:
+def _exit(vm: VM, mode: object, /, *error: object) -> None:
     contexts = vm.torch_state.contexts
     if not contexts or contexts[-1][0] is not mode:
         raise Break("SB005", "an inference mode left out of order")
@@ -158,13 +159,13 @@ rule(C._is_torch_function_mode_enabled, unasked=True)(lambda vm: bool(vm.modes.a
 
 
 @rule(torch.device.__enter__, unasked=True)
-def _enter_device(vm: VM, device: Any, /) -> Any:
+def _enter_device(vm: VM, device: object, /) -> Any:
     vm.torch_state.devices.append(device)
     return device
 
 
 @rule(torch.device.__exit__, unasked=True)
-def _exit_device(vm: VM, device: Any, /, *error: Any) -> None:
+def _exit_device(vm: VM, device: object, /, *error: object) -> None:
     state = vm.torch_state
     if len(state.devices) <= state.devices_at_start:
         raise Break("SB006", "leaving a device context that was entered before the call")
@@ -180,7 +181,7 @@ def _get_default_device(vm: VM) -> Any:
 
 
 @rule(torch.set_default_device)
-def _set_default_device(vm: VM, device: Any) -> None:
+def _set_default_device(vm: VM, device: object) -> None:
     """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
     state = vm.torch_state
     now = state.default_device[0] if state.default_device else torch_state.process_device()
@@ -216,7 +217,7 @@ def _use_deterministic(vm: VM, mode: Any, *, warn_only: Any = False) -> None:
 
 
 @rule(C._set_deterministic_algorithms)
-def _set_deterministic_algorithms(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+def _set_deterministic_algorithms(vm: VM, /, *args: object, **kwargs: object) -> None:
     if len(args) != 1 or kwargs.keys() - {"warn_only"}:
         raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
     _set_deterministic(vm, args[0], kwargs.get("warn_only", False), torch_state.determinism()[2])
@@ -248,7 +249,7 @@ def _device_count(vm: VM) -> int:
 
 @rule(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.is_bf16_supported,
       torch.cuda.get_arch_list)
-def _ask(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _ask(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
     """A fact of one device, which is the current one unless it is named."""
     if not torch.cuda.is_initialized():  # the question itself would start the driver
         raise Break("SB013", f"torch.cuda.{callee.__name__} before any tensor was on a GPU")
@@ -259,7 +260,7 @@ def _ask(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(*_SWITCHES)
-def _switch_device(vm: VM, callee: Any, device: Any, /) -> Any:
+def _switch_device(vm: VM, callee: Any, device: object, /) -> Any:
     """`with torch.cuda.device(0)`: nothing happens where that device is the current one already."""
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     if current is None or device != current:

@@ -68,7 +68,7 @@ def _as_subclass(vm: VM, fake: Any, /, cls: Any) -> Any:
 
 
 @rule(_TensorBase._make_subclass)
-def _make_subclass(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _make_subclass(vm: VM, /, *args: Any, **kwargs: object) -> Any:
     """_make_subclass(cls, data, require_grad=False): the data, detached, as an object of the class."""
     if len(args) not in (2, 3) or set(kwargs) - {"require_grad"} or type(args[1]) is not FakeTensor:
         raise Break("SB017", "_make_subclass with other arguments than a class, a tensor and a flag")
@@ -89,7 +89,7 @@ def _new(vm: VM, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(DEFAULT.__func__)
-def _default_handler(vm: VM, cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _default_handler(vm: VM, cls: Any, func: Any, types: Any, args: object = (), kwargs: Any = None) -> Any:
     """Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): the operation, its tensors made `cls`."""
     vm.heap.expose(types)
     positional = vm.collect(args)
@@ -128,7 +128,7 @@ def _converted(vm: VM, value: Any, cls: type, made: set[int]) -> Any:
 
 
 @rule(DISABLED)
-def _disabled_handler(vm: VM, func: Any, types: Any, /, *rest: Any, **kwargs: Any) -> Any:
+def _disabled_handler(vm: VM, func: Any, types: object, /, *rest: Any, **kwargs: object) -> Any:
     """`__torch_function__ = _disabled_torch_function_impl`, called by the program."""
     if kwargs or len(rest) > 1 and rest[1] is None:
         raise Break("SB005", "a disabled __torch_function__ that is given no dict of keywords")
@@ -140,7 +140,7 @@ def _disabled_handler(vm: VM, func: Any, types: Any, /, *rest: Any, **kwargs: An
 
 
 @rule(*[cls.__enter__ for cls in _LEVELS])
-def _enter(vm: VM, context: Any, /) -> None:
+def _enter(vm: VM, context: object, /) -> None:
     cls = type(context)
     if Strategy.FUNCTIONS_OFF in vm.turned_off or _LEVELS[cls] == 2 and vm.modes.active:
         raise Break("SB006", f"{cls.__name__}, a setting of torch")
@@ -149,7 +149,7 @@ def _enter(vm: VM, context: Any, /) -> None:
 
 
 @rule(*[cls.__exit__ for cls in _LEVELS])
-def _leave(vm: VM, context: Any, /, *error: Any) -> None:
+def _leave(vm: VM, context: object, /, *error: object) -> None:
     if not vm.modes.functions_off_before or vm.modes.functions_off_before[-1][0] is not context:
         raise Break("SB006", f"leaving a {type(context).__name__} that was entered before the call")
     vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
@@ -167,18 +167,18 @@ rule(C._is_torch_function_all_disabled)(lambda vm: vm.modes.functions_off == 2)
 
 
 @rule(TorchFunctionMode.__enter__, unasked=True)
-def _enter_mode(vm: VM, self: Any) -> Any:
+def _enter_mode(vm: VM, self: object) -> Any:
     function_modes.enter(vm, self)
     return self
 
 
 @rule(TorchFunctionMode.__exit__, unasked=True)
-def _exit_mode(vm: VM, self: Any, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+def _exit_mode(vm: VM, self: object, exc_type: object, exc_val: object, exc_tb: object) -> None:
     function_modes.leave(vm)
 
 
 @rule(C._push_on_torch_function_stack, unasked=True)
-def _push(vm: VM, value: Any, /) -> Any:
+def _push(vm: VM, value: object, /) -> Any:
     function_modes.enter(vm, value)
     return None
 
@@ -195,7 +195,7 @@ def _len(vm: VM) -> int:
 
 
 @rule(C._get_function_stack_at, unasked=True)
-def _get(vm: VM, value: Any, /) -> Any:
+def _get(vm: VM, value: object, /) -> Any:
     _refuse_device(vm)
     if type(value) is not int or not 0 <= value < len(vm.modes.active):
         raise Break("SB005", "a place outside the stack of modes")

@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.flow import constant_result
-from stator.interp.frame import places_from
+from stator.interp.frame import Continuation, places_from
 from stator.interp.graph_errors import assert_in_graph, promise_number
 from stator.interp.numbers.symbolic_numbers import attempt, item_of
 from stator.interp.objects.items import get_item, set_item
@@ -64,7 +64,7 @@ def _error_of_check(message: object) -> BaseException:
 
 
 @suspending_rule(torch._check)
-def _check(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
+def _check(vm: VM, cont: Continuation | None, cond: object, message: object = None) -> None:
     if type(cond) is torch.SymBool:
         assume(vm, cond, message)
     elif cond is not True:
@@ -73,7 +73,7 @@ def _check(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
 
 
 @rule(torch._check_is_size)
-def _check_is_size(vm: VM, i: Any, message: Any = None, *, max: Any = None) -> None:
+def _check_is_size(vm: VM, i: Any, message: object = None, *, max: Any = None) -> None:
     i = as_integer(i)
     if type(i) not in SYMBOLIC:
         if i < 0 or max is not None and i > max:
@@ -86,7 +86,7 @@ def _check_is_size(vm: VM, i: Any, message: Any = None, *, max: Any = None) -> N
 
 
 @suspending_rule(torch._check_tensor_all)
-def _check_tensor_all(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
+def _check_tensor_all(vm: VM, cont: Continuation | None, cond: Any, message: object = None) -> None:
     if type(cond) is not FakeTensor or cond.dtype is not torch.bool:
         return vm.call(torch._check_tensor_all_with, (RuntimeError, cond, message), None, cont)
     text = "Expected cond to be True" if message is None else constant_text(message)
@@ -111,7 +111,7 @@ def _nested_items(vm: VM, tensor: Any) -> Any:
 
 
 @rule(torch.narrow, torch.Tensor.narrow)
-def _narrow(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+def _narrow(vm: VM, /, *args: object, **kwargs: object) -> Any:
     start: Any = args[2] if len(args) > 2 else kwargs.get("start")
     if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
         args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])

@@ -51,14 +51,14 @@ _ONLY_USE = 2  # the tensor's, and that of the storage object through which we a
 
 
 @rule(_TensorBase.storage_offset)
-def _storage_offset(vm: VM, tensor: Any, /) -> Any:
+def _storage_offset(vm: VM, tensor: object, /) -> Any:
     """Guards leave offsets open until someone asks; a view's offset comes from one of the inputs met so far."""
     guard_offsets(vm)
     return vm.torch_call(_TensorBase.storage_offset, (tensor,), {})
 
 
 @rule(_TensorBase.requires_grad_)
-def _requires_grad(vm: VM, tensor: Any, /, requires_grad: Any = True) -> Any:
+def _requires_grad(vm: VM, tensor: object, /, requires_grad: object = True) -> Any:
     set_requires_grad(vm, tensor, requires_grad)
     return tensor
 
@@ -95,7 +95,7 @@ def _is_view(vm: VM, fake: Any, /) -> bool:
 
 
 @rule(torch.Tensor, *_OF_DTYPE)
-def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _construct(vm: VM, callee: Any, /, *args: Any, **kwargs: object) -> Any:
     """Sizes make an uninitialised tensor, a list one of its numbers; of a tensor or an array the memory is shared."""
     vm.heap.expose_deep(args)
     if len(args) == 1 and type(args[0]) is range:
@@ -129,7 +129,7 @@ def _python_numbers(value: Any) -> Any:
 
 
 @rule(_TensorBase.new)
-def _new_like(vm: VM, like: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _new_like(vm: VM, like: object, /, *args: Any, **kwargs: object) -> Any:
     """x.new(y.shape): a graph holds sizes as a plain tuple, which `new` takes for the numbers of the tensor."""
     vm.heap.expose_deep((like, *args))
     sizes = tuple(args[0]) if len(args) == 1 and type(args[0]) is torch.Size else args
@@ -141,7 +141,7 @@ def _new_like(vm: VM, like: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @rule(_TensorBase.new_tensor)
-def _new_tensor(vm: VM, like: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _new_tensor(vm: VM, like: object, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep((like, *args))
     if len(args) == 1 and (made := _of_open_numbers(vm, like, args[0], kwargs)) is not None:
         return made
@@ -157,7 +157,7 @@ def _of_open_numbers(vm: VM, like: Any, data: object, kwargs: dict[str, Any]) ->
 
 
 @rule(_TensorBase.coalesce, _TensorBase.is_coalesced)
-def _reader_of_coalescing(vm: VM, callee: Any, fake: Any, /) -> Any:
+def _reader_of_coalescing(vm: VM, callee: object, fake: Any, /) -> Any:
     """Whether a sparse tensor lists each place once, and is what coalesce() gives, its values decide."""
     if type(fake) is FakeTensor and fake.layout is torch.sparse_coo:
         tracker = vm.heap.by_standin.get(id(fake))
@@ -169,7 +169,7 @@ def _reader_of_coalescing(vm: VM, callee: Any, fake: Any, /) -> Any:
 
 
 @suspending_rule(torch._shape_as_tensor)
-def _shape_as_tensor(vm: VM, cont: Any, callee: Any, tensor: Any, /) -> None:
+def _shape_as_tensor(vm: VM, cont: Any, callee: object, tensor: Any, /) -> None:
     """A tensor of sizes, which are numbers of the trace."""
     if vm.concerned((tensor,)):
         return vm.give(vm.ask_modes(callee, (tensor,)), cont)
@@ -253,7 +253,7 @@ def _copy(vm: VM, x: Any) -> Any:
 
 
 @rule(torch.nn.Parameter.__deepcopy__)
-def _deepcopy_parameter(vm: VM, self: Any, memo: Any) -> Any:
+def _deepcopy_parameter(vm: VM, self: object, memo: object) -> Any:
     require_deepcopy(vm)
     if tensor_class(vm, self) is not torch.nn.Parameter:
         raise Break("SB005", "copy.deepcopy of a Parameter of a class of its own")

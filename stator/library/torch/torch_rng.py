@@ -30,13 +30,13 @@ def record(vm: VM, op: str, target: object, args: tuple[Any, ...], result: objec
 
 
 @rule(torch.manual_seed)
-def _manual_seed(vm: VM, seed: Any) -> Any:
+def _manual_seed(vm: VM, seed: object) -> Any:
     require_order(vm)
     record(vm, "call_function", torch.manual_seed, (require_seed(seed),))
     return vm.heap.adopt(torch.default_generator, Pinned(torch.default_generator))
 
 
-def require_seed(seed: Any) -> Any:
+def require_seed(seed: object) -> Any:
     if type(seed) is torch.SymInt or type(seed) is int and -1 << 63 <= seed < 1 << 64:
         return seed
     raise Break("SB013", f"{RANDOM_STREAM}, seeded with something else than a number")
@@ -61,7 +61,7 @@ def state_size() -> int:
 
 
 @rule(torch.set_rng_state)
-def _set_state(vm: VM, new_state: Any) -> None:
+def _set_state(vm: VM, new_state: object) -> None:
     require_order(vm)
     record(vm, "call_function", torch.set_rng_state, (require_state(new_state),))
 
@@ -77,7 +77,7 @@ refuse(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual
 
 
 @rule(Generator)
-def _new(vm: VM, device: Any = "cpu") -> Any:
+def _new(vm: VM, device: object = "cpu") -> Any:
     require_order(vm, "a torch.Generator made inside")
     if type(device) not in (str, torch.device) or torch.device(device).type != "cpu":
         raise Break("SB013", "a torch.Generator of a device")
@@ -88,7 +88,7 @@ def _new(vm: VM, device: Any = "cpu") -> Any:
 
 
 @rule(Generator.manual_seed)
-def _seed_generator(vm: VM, generator: Any, /, seed: Any) -> Any:
+def _seed_generator(vm: VM, generator: object, /, seed: object) -> Any:
     generator = generator_in_graph(vm, generator)
     record(vm, "call_method", "manual_seed", (generator, require_seed(seed)))
     return generator
@@ -103,7 +103,7 @@ def _generator_state(vm: VM, generator: Any, /) -> Any:
 
 
 @rule(Generator.set_state)
-def _set_generator_state(vm: VM, generator: Any, /, new_state: Any) -> Any:
+def _set_generator_state(vm: VM, generator: object, /, new_state: object) -> Any:
     generator = generator_in_graph(vm, generator)
     record(vm, "call_method", "set_state", (generator, require_state(new_state)))
     return generator
