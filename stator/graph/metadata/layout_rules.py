@@ -299,7 +299,7 @@ def kernel(func: Callable[..., Any], accept: Accept, refused: tuple[type, ...] =
 
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             operands = [without_memory(value) for value in args]
-            require(layouts and all([type(each) in (_PLAIN if accept is of_any else _KEYWORDS) for each in kwargs.values()]))
+            require(layouts and {*map(type, kwargs.values())} <= (_PLAIN if accept is of_any else _KEYWORDS))
             result = attempt(func, *operands, **{name: without_memory(value) for name, value in kwargs.items()})
             if result is operands[0] and func in _CONVERSIONS:
                 return ARGUMENT, 0

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode
 
-from stator.graph.metadata.layout_rules import ARGUMENT, WRITTEN, foresee
-from stator.graph.metadata.write_layouts import foresee_write
+from stator.graph.metadata.layout_rules import ARGUMENT, WRITTEN
+from stator.graph.metadata.write_layouts import foresee_result, foresee_write
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})
@@ -174,11 +174,7 @@ class Propagation:
         """The entry of a call: one that was learned, or that a rule foresees; None where there is none."""
         entry: tuple[Any, ...] | None = _memo.get(key)
         if entry is None:
-            entry = (foresee_write if in_place else foresee)(func, args, kwargs, self.tensor_key)
-            if entry is not None and len(entry) == 3 and self.tensor_key(args[entry[2]])[-1]:
-                # A view requires grad where its base does, also under no_grad().
-                specs = [(*spec[:4], True) for spec in (entry[1:2] if entry[0] is None else entry[1])]
-                entry = entry[0], specs[0] if entry[0] is None else specs, entry[2]
+            entry = (foresee_write if in_place else foresee_result)(func, args, kwargs, self.tensor_key)
             if entry is not None and len(_memo) < _LIMIT:
                 _memo[key] = entry
                 _held.append(func)

@@ -1,7 +1,7 @@
 """Writes and reshapes by rule.   (Tensor.add_, float32[2, 3], 1)  ->  a write to argument 0, without FakeTensor
 
-In: calls that `layout_rules` has no rule for.  Out: (WRITTEN, place) where a call writes to one argument and does nothing
-else, the layout of a view that takes its size from another tensor, or None where FakeTensor must decide.
+In: calls that `layout_rules` has no rule for, views of parameters.  Out: (WRITTEN, place) where a call writes to one
+argument and does no more, the layout of a view with the size of another tensor, or None where FakeTensor decides.
 tests/unit/graph/test_write_layouts.py compares each with FakeTensor and real tensors.
 """
 
@@ -24,6 +24,7 @@ from stator.graph.metadata.layout_rules import (
     attempt,
     certain,
     filled,
+    foresee,
     made,
     of_any,
     require,
@@ -33,8 +34,8 @@ from stator.graph.metadata.layout_rules import (
 
 _ARITHMETIC = """add sub mul div clamp clamp_min clamp_max pow neg abs relu sigmoid tanh exp log sqrt rsqrt floor_divide
     remainder __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ iadd isub imul itruediv ifloordiv"""
-_TRUTHS, _EVERY = "bitwise_and bitwise_or bitwise_not __iand__ __ior__ iand ior", """copy masked_fill zero fill logical_and
-    logical_or logical_not"""
+_TRUTHS = "bitwise_and bitwise_or bitwise_not __iand__ __ior__ iand ior"
+_EVERY = "copy masked_fill zero fill logical_and logical_or logical_not"
 
 
 def _named(names: str) -> dict[int, object]:
@@ -50,7 +51,18 @@ _DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64
 _NUMBERS = frozenset({int, float, bool, type(None)})
 
 
-def foresee_write(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+def foresee_result(func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any],
+                   read: Read) -> tuple[Any, ...] | None:
+    """The layouts by rule. A view requires grad where its base does, also under no_grad()."""
+    entry: tuple[Any, ...] | None = foresee(func, args, kwargs, read)
+    if entry is None or len(entry) < 3 or not read(args[entry[2]])[-1]:
+        return entry
+    specs = [(*spec[:4], True) for spec in (entry[1:2] if entry[0] is None else entry[1])]
+    return entry[0], specs[0] if entry[0] is None else specs, entry[2]
+
+
+def foresee_write(func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any],
+                  read: Read) -> tuple[object, int] | None:
     """(WRITTEN, 0) of a pointwise operation in place, as torch's kernel for tensors without memory does it; or None."""
     if id(func) not in _WRITES or not args:
         return None
@@ -59,26 +71,28 @@ def foresee_write(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             layouts: list[Layout] = []
             given = [_without_memory(value, read, layouts) for value in args]
-            written = given[0]
-            require(type(written) is torch.Tensor and all([each[3] == layouts[0][3] for each in layouts]))
+            written, *others = given
+            require(all([each[3] == layouts[0][3] for each in layouts]))
             certain(args[0], read, _DTYPES)
-            require(id(func) not in _OF_NUMBERS or _fit({each[0] for each in layouts}, {*map(type, args)}, layouts[0][0]))
-            require(id(func) not in _OF_TRUTHS or {each[0] for each in layouts} == {torch.bool})
-            require(attempt(func, *given, **kwargs) is written and written._version == 1
-                    and (tuple(written.shape), written.stride()) == layouts[0][1:3])
-            require(not any([value._version for value in given[1:] if type(value) is torch.Tensor]))
+            dtypes = {each[0] for each in layouts}
+            require(id(func) not in _OF_NUMBERS or _fit(dtypes, {*map(type, args)}, layouts[0][0]))
+            require(id(func) not in _OF_TRUTHS or dtypes == {torch.bool})
+            require(attempt(func, *given, **kwargs) is written)
+            assert isinstance(written, torch.Tensor)
+            require(written._version == 1 and (tuple(written.shape), written.stride()) == layouts[0][1:3])
+            require(not any([value._version for value in others if isinstance(value, torch.Tensor)]))
     except Unsure:
         return None
     return WRITTEN, 0
 
 
 def _fit(dtypes: set[torch.dtype], kinds: set[type], written: torch.dtype) -> bool:
-    """Whether arithmetic has no truth values, and no fraction for an integer: kernels without memory take some of these."""
+    """Whether arithmetic has no truth values, and no fraction for an integer: kernels without memory take some."""
     whole = float not in kinds and not any([each.is_floating_point for each in dtypes])
     return torch.bool not in dtypes and bool not in kinds and (written.is_floating_point or whole)
 
 
-def _without_memory(value: object, read: Read, layouts: list[Layout]) -> Any:
+def _without_memory(value: object, read: Read, layouts: list[Layout]) -> object:
     if type(value) in _NUMBERS:
         return value
     layout = filled(value, read, _DTYPES)
@@ -89,7 +103,7 @@ def _without_memory(value: object, read: Read, layouts: list[Layout]) -> Any:
 def sized_as(view: Callable[..., Any]) -> Rule:
     """Of a view whose size is that of a second tensor."""
 
-    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
         require(len(args) == 2 and not kwargs)
         x = of_any(args[0], read)
         require(1 not in x[1] or x[2] == row_major(x[1]))  # strides of single elements are in doubt
@@ -105,7 +119,7 @@ for _name in ("reshape", "view", "expand"):
 
 
 @rule_of(torch.Tensor.contiguous)
-def contiguous(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+def contiguous(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
     """The tensor itself, or a copy of it row by row."""
     require(len(args) == 1 and not kwargs)
     x = filled(args[0], read, _DTYPES)
