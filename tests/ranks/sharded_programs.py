@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
 
 import stator
@@ -265,3 +265,29 @@ def distributed_checkpoint_behind_compile():
         set_state_dict(model, optimiser, model_state_dict=model_state, optim_state_dict=optimiser_state)
         return before, [p.to_local().clone() for p in model.parameters()], made.detach()
     return f, [(values(),), (values(offset=1),)]
+
+
+@built(whole=False, tolerance=1e-2)  # of bfloat16
+def sharded_in_bfloat16():
+    return trains(sharded(Model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)))
+
+
+@built(whole=False, tolerance=1e-2)
+def sharded_in_bfloat16_with_keywords():
+    model = sharded(Model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False))
+
+    def f(x, index):
+        made = model.blocks[0](x.bfloat16(), scale=x.detach().bfloat16())
+        return behind(model.blocks[0], made + index)
+    return f, [(values(), torch.tensor([1, 2, 3, 0])), (values(offset=1), torch.tensor([0, 2, 3, 0]))]
+
+
+@built(whole=False, tolerance=1e-2)
+def sharded_casts_arguments():
+    model = sharded(Model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+
+    def f(x, index):
+        x = x.clone().requires_grad_()
+        made = model.blocks[0](x, scale=index)
+        return behind(model.blocks[0], made), x.grad, made.dtype
+    return f, [(values(), torch.tensor([1, 2, 3, 0])), (values(offset=1), torch.tensor([0, 2, 3, 0]))]
