@@ -143,18 +143,22 @@ def explained_by_messages(mine: Snapshot, theirs: Snapshot, group: str, agree: C
 
     Launches that both have completed in one order are agreed, whatever their numbers; the last of them gives the shift.
     """
-    one, two = ([each for each in side.launches if group in each.facts.calls and each.after is not None]
+    def collectives(launch: Launch) -> list[tuple[object, ...]]:
+        return [call.compared() for call in launch.facts.calls.get(group, ()) if call is not None]
+
+    one, two = ([each for each in side.launches if each.after is not None and collectives(each)]
                 for side in (mine, theirs))
     whole = max(len(mine.launches), len(theirs.launches)) < launches.KEPT  # both begin with the first launch
     lates = [len(one) - len(two)] if whole else sorted(range(-_LATE, _LATE + 1), key=abs)
     for late in lates:  # how many more of them this rank has completed
         ours, others = one[:len(one) - max(late, 0)], two[:len(two) - max(-late, 0)]
         common = min(len(ours), len(others))
-        if not common or [each.facts.digest for each in ours[-common:]] != [
-                each.facts.digest for each in others[-common:]]:
+        if not common or any(collectives(each) != collectives(other)
+                             for each, other in zip(ours[-common:], others[-common:], strict=True)):
             continue
-        index = list(ours[-1].facts.calls).index(group)
-        shift = others[-1].first[index] - ours[-1].first[index]
+        numbers = [sorted(each.numbered(list(each.facts.calls).index(group), group)[0])
+                   for each in (ours[-1], others[-1])]
+        shift = numbers[1][-1] - numbers[0][-1] if all(numbers) else 0
         if shift and agree(since(mine, ours[-1], group, 0), since(theirs, others[-1], group, shift)):
             return True
     return False
