@@ -216,6 +216,8 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         raise Break("SB005", "old_value of a token of a context variable")  # ours was set in a context of its own
     if name == "__traceback__" and id(obj) in heap.by_standin:
         raise Break("SB020", "the traceback of an exception from outside")
+    if type(obj) is types.FrameType and name == "f_globals":
+        return vm.give(heap.scope(obj.f_globals).view(), cont)
     if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(
             obj is body.shown for body in vm.generators.values())):
         raise Break("SB020", f"{name} of a frame")

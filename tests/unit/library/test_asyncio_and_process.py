@@ -10,6 +10,7 @@ import io
 import itertools
 import os
 import pickle
+import traceback
 import typing
 import warnings
 from collections.abc import AsyncIterator
@@ -418,3 +419,50 @@ def test_open_file_that_leaves_the_call(tmp_path) -> None:
     assert type(file) is io.TextIOWrapper
     file.close()
     assert (tmp_path / "name").read_text() == "text"
+
+
+def raises(x):
+    raise ValueError(f"size {x.shape[0]}")
+
+
+def test_text_of_a_traceback() -> None:
+    def program(x):
+        try:
+            raises(x)
+        except ValueError as error:
+            entries = [(each.name, each.line) for each in traceback.extract_tb(error.__traceback__)]
+            return x + len(entries), entries, traceback.format_exception_only(error)
+
+    def name_not_found(x):
+        try:
+            return x + torhc  # noqa: F821
+        except NameError as error:
+            return x + 1, str(error)
+    for each in (program, name_not_found):
+        same_as_eager(each, call(torch.ones(2)), call(torch.zeros(3)))
+
+
+def test_lines_of_a_file_that_changes(tmp_path) -> None:
+    source = tmp_path / "failing.py"
+    source.write_text("def fail(x):\n    raise ValueError  # first\n")
+    namespace: dict = {}
+    exec(compile(source.read_text(), str(source), "exec"), namespace)
+
+    def program(x):
+        try:
+            namespace["fail"](x)
+        except ValueError as error:
+            return traceback.extract_tb(error.__traceback__)[-1].line
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2)) == "raise ValueError  # first"
+    source.write_text("def fail(x):\n    raise ValueError  # another\n")
+    assert compiled(torch.ones(2)) == "raise ValueError  # another"
+
+
+def test_subclasses_of_a_class_made_inside() -> None:
+    def program(x):
+        class Base: ...
+        class One(Base): ...
+        class Two(One): ...
+        return x + len(Base.__subclasses__()), [each.__name__ for each in One.__subclasses__()]
+    same_as_eager(program, call(torch.ones(2)), call(torch.zeros(2)))
