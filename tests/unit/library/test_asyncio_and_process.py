@@ -466,3 +466,46 @@ def test_subclasses_of_a_class_made_inside() -> None:
         class Two(One): ...
         return x + len(Base.__subclasses__()), [each.__name__ for each in One.__subclasses__()]
     same_as_eager(program, call(torch.ones(2)), call(torch.zeros(2)))
+
+
+async def without_context():
+    try:
+        yield 1
+    except IndexError:
+        error = KeyError("kept")
+        try:
+            raise error
+        finally:
+            error.__context__ = None
+
+
+async def thrown_into(x):
+    source = without_context()
+    await anext(source)
+    try:
+        try:
+            raise IndexError
+        except IndexError as error:
+            await source.athrow(error)
+    except KeyError as error:
+        return x + 1, error.__context__
+
+
+def test_context_of_an_exception_that_passes_c_code() -> None:
+    def key(value):
+        error = KeyError(value)
+        try:
+            raise error
+        finally:
+            error.__context__ = None
+
+    def through_sorted(x):
+        try:
+            try:
+                raise IndexError
+            except IndexError:
+                sorted([1, 2], key=key)
+        except KeyError as error:
+            return x + 1, error.__context__
+    same_as_eager(through_sorted, call(torch.ones(2)))
+    same_as_eager(lambda x: asyncio.run(thrown_into(x)), call(torch.ones(2)))
