@@ -136,7 +136,7 @@ def frame_for(vm: VM, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
         try:
             fn(*args, **(kwargs or {}))  # binding fails before any of the body runs
         except TypeError as error:
-            raise Raised(error, chained=error is vm.escaped) from None
+            raise Raised(error) from None
         raise AssertionError("a call that does not bind was accepted")
     frame = Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
     if id(fn) not in vm.fresh:
@@ -241,7 +241,7 @@ def torch_call(vm: VM, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> 
         guard_refused(vm, args, kwargs)
         if vm.caught() and may_write_first(fn, args, kwargs or {}):
             raise Break("SB006", f"{describe_callable(fn)}, which may write before it fails") from None
-        raise Raised(error, chained=error is vm.escaped) from None
+        raise Raised(error) from None
 
 
 def refuse_sequence(vm: VM, value: object) -> None:
@@ -268,7 +268,7 @@ def torch_attribute(vm: VM, fake: FakeTensor, name: str, descr: object) -> Any:
     except NotImplementedError as error:
         raise unknown_for_fakes(error) from None
     except Exception as error:
-        raise Raised(error, chained=error is vm.escaped) from None
+        raise Raised(error) from None
 
 
 def require_plain_names(keywords: dict[Any, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import copy
 import gc
@@ -10,6 +11,7 @@ import io
 import itertools
 import os
 import pickle
+import re
 import traceback
 import typing
 import warnings
@@ -209,7 +211,8 @@ def test_environment_is_set() -> None:
         compiled = stator.compile(program, backend="eager", fullgraph=True)
         for value in ("a", "bcd"):
             assert torch.equal(compiled(torch.ones(2), value), torch.ones(2) + len(value))
-            assert os.popen("echo $STATOR_TEST_NAME").read().strip() == value  # a process sees it
+            with os.popen("echo $STATOR_TEST_NAME") as pipe:
+                assert pipe.read().strip() == value  # a process sees it
     finally:
         del os.environ["STATOR_TEST_NAME"]
 
@@ -509,3 +512,25 @@ def test_context_of_an_exception_that_passes_c_code() -> None:
             return x + 1, error.__context__
     same_as_eager(through_sorted, call(torch.ones(2)))
     same_as_eager(lambda x: asyncio.run(thrown_into(x)), call(torch.ones(2)))
+
+
+def test_patterns_that_print_or_warn() -> None:
+    def debugged(x):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            re.compile("a+", re.DEBUG)
+        return x + 1, text.getvalue()
+
+    def warned(x):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            re.compile("[a||b]")
+            re.purge()
+        return x + len(heard), [str(each.message) for each in heard]
+
+    def named(x):
+        match = re.compile("b").match
+        return x + 1, match.__name__, match.__qualname__
+    re.purge()
+    same_as_eager(debugged, call(torch.ones(2)), fullgraph=False)
+    same_as_eager(warned, call(torch.ones(2)), fullgraph=False)
+    same_as_eager(named, call(torch.ones(2)), call(torch.zeros(2)))
