@@ -57,6 +57,7 @@ from stator.host.garbage_collection import collector_running
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
+from stator.interp.calls.function_mode_stack import is_changed
 from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.tensors.tensor_bookkeeping import ASSIGNED
@@ -171,7 +172,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
             compiled = past_patches(compiled) if NOW.patches else compiled
         compiled = watched(compiled, residual.graph.graph, done.vm.heap.guards)
     function = residual.link(compiled, site.settings.backend_name)
-    if done.vm.modes.at_start:
+    if done.vm.modes.at_start or is_changed(done.vm):
         function = unasked(function)
     if done.vm.locks.used:
         program, lowered, guards, function = under_locks(done, residual, function, bound)

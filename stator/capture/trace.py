@@ -33,7 +33,7 @@ from stator.guards.guard import Guard, Kind, tensor_values
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
 from stator.host.own_code import OWN_FOLDER
-from stator.interp.calls import function_modes
+from stator.interp.calls import function_mode_stack
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
 from stator.interp.mechanisms import undo
@@ -103,11 +103,10 @@ def enter_default_devices(vm: VM, around: list[Any]) -> None:
 
 def enter_modes(vm: VM, around: list[Any]) -> None:
     """Other modes around the call; the guard of torch's state compares their classes."""
-    if vm.modes.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
-        raise Break("SB005", "a mode that is turned off")
     vm.modes.active += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
-                        for level, mode in enumerate(around) if type(mode) is not DeviceContext]
-    vm.modes.at_start = len(vm.modes.active)
+                        for level, mode in enumerate(around) if type(mode) is not DeviceContext
+                        and vm.modes.functions_off < 2]  # else none is called, and the program does not see them
+    vm.modes.at_start = vm.modes.kept = len(vm.modes.active)
 
 
 def refuse_dual_level(vm: VM) -> None:
@@ -149,7 +148,7 @@ def turn_off_inside(vm: VM, reason: Break) -> None:
 
 def strategy_around(vm: VM) -> Strategy | None:
     """The strategy that is still in force where the trace stopped; the rest of the program would need it on."""
-    if len(vm.modes.active) > vm.modes.at_start or vm.modes.index_modes:
+    if function_mode_stack.is_changed(vm) or vm.modes.index_modes:
         return Strategy.FUNCTION_MODES
     return Strategy.FUNCTIONS_OFF if vm.modes.functions_off_before else None
 
@@ -226,7 +225,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             autograd_hooks.HooksAround(vm, hooks_around)
             try:
                 result.value = vm.run(root, innermost, thrown)
-                function_modes.require_balance(vm)
+                function_mode_stack.require_balance(vm)
                 gradients.require_left(vm)
                 autograd_hooks.require_popped(vm)
                 warning_filters.require_ended(vm)

@@ -50,6 +50,8 @@ class ModeState(Mechanism):
 
     active: list[Any] = field(default_factory=list)  # the program's TorchFunctionModes that are on, innermost last
     at_start: int = 0
+    kept: int = 0  # how many of those at start the program has not left; inside a handler, those below its mode
+    handling: int = 0  # how many handlers of modes are running
     functions_off: int = 0  # 1: the handlers of classes are not asked; 2: those of modes neither
     functions_off_at_start: int = 0
     functions_off_before: list[tuple[Any, int]] = field(default_factory=list)  # contexts that turn it off, entered

@@ -17,6 +17,7 @@ import torch
 
 from stator import _core, _hook
 from stator.breaks import Break
+from stator.emit.effects.mode_stack import write_mode_stack
 from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
 from stator.emit.rebuild.returned_objects import write_context_sets
@@ -32,7 +33,7 @@ from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slo
 from stator.heap.shared_state import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
-from stator.interp.mechanisms import ClassState, ContextState, RandomState
+from stator.interp.mechanisms import ClassState, ContextState, ModeState, RandomState
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.python.contexts import raise_flags, raised_flags
@@ -113,6 +114,7 @@ def _write_decimal_flags(build: Rebuilder, contexts: ContextState, statements: l
 
 _WRITERS: dict[type, Callable[[Rebuilder, Any, list[str]], None]] = {
     Heap: _write_heap, ClassState: _write_classes, RandomState: _write_streams, ContextState: _write_decimal_flags,
+    ModeState: write_mode_stack,
 }
 
 

@@ -23,6 +23,7 @@ class _Aside(threading.local):
     modes: list[Any] = []
     functions: Any = None
     saved_hooks: list[Any] = []  # innermost first
+    of_residual: list[Any] = []  # modes that the running residual puts on again
 
 
 _aside = _Aside()
@@ -118,8 +119,16 @@ def unasked(residual: Callable[..., Any]) -> Callable[..., Any]:
     """A residual whose operations no mode sees: it was traced with them."""
     def run(*values: object) -> Any:
         taken = _take_off()
+        before, _aside.of_residual = _aside.of_residual, taken
         try:
             return residual(*values)
         finally:
+            _aside.of_residual = before
             _put_on(taken)
     return run
+
+
+def leave_modes(dropped: int, *entered: object) -> None:
+    """Called by a residual: its program has left the innermost modes, and others stay on."""
+    taken = _aside.of_residual
+    taken[len(taken) - dropped:] = entered

@@ -8,7 +8,6 @@ which turns this strategy off: then entering a mode breaks.  Classes of argument
 from __future__ import annotations
 
 import operator
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ import torch.overrides
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _hook
-from stator.breaks import Break, Strategy
+from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.calls.allowed_calls import C_CALLABLES
 from stator.interp.frame import Continuation, Raised
@@ -41,40 +40,6 @@ _OPERATORS = frozenset(map(id, vars(operator).values())) - {id(operator.index), 
 
 def refuse(what: str) -> Break:
     return Break("SB005", f"{what} while a mode sees every operation")
-
-
-def enter(vm: VM, mode: object) -> None:
-    if Strategy.FUNCTION_MODES in vm.turned_off:
-        raise Break("SB005", "a mode that sees every operation")
-    if is_index_mode(mode) and not vm.modes.active:
-        vm.modes.index_modes.append(mode)
-        vm.modes.indexes_stay_tensors = True
-        return
-    vm.modes.active.append(mode)
-
-
-def is_index_mode(mode: object) -> bool:
-    """Whether a mode does nothing but take `x[i]`, i a position inside vmap, for the operation that it is."""
-    torchs_own = sys.modules.get("torch._dynamo._trace_wrapped_higher_order_op")  # asked for, never imported
-    return torchs_own is not None and type(mode) is torchs_own.TransformGetItemToIndex
-
-
-def leave(vm: VM) -> Any:
-    if vm.modes.index_modes and len(vm.modes.active) == vm.modes.at_start:
-        mode = vm.modes.index_modes.pop()
-        vm.modes.indexes_stay_tensors = bool(vm.modes.index_modes)
-        return mode
-    if len(vm.modes.active) <= vm.modes.at_start:
-        raise Break("SB005", "leaving a mode that was entered before the call")
-    return vm.modes.active.pop()
-
-
-def require_balance(vm: VM) -> None:
-    """A mode that the program leaves on would have to be on after the call."""
-    if len(vm.modes.active) != vm.modes.at_start or vm.modes.index_modes:
-        raise refuse("the end of the call")
-    if vm.modes.functions_off != vm.modes.functions_off_at_start:
-        raise Break("SB006", "__torch_function__ is still off at the end of the call")
 
 
 def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: object) -> bool:
@@ -177,17 +142,17 @@ def ask(vm: VM, func: Any, kinds: object, args: Any, rest: tuple[Any, ...]) -> A
 def _ask_mode(vm: VM, func: Callable[..., Any], kinds: object, args: tuple[Any, ...], rest: tuple[Any, ...],
               given: object) -> Any:
     """The answer of the innermost mode, which is off while its handler runs."""
-    before, floor = list(vm.modes.active), vm.modes.at_start
+    before, floor = list(vm.modes.active), vm.modes.kept
     mode = vm.modes.active.pop()
-    vm.modes.at_start = len(vm.modes.active)
+    vm.modes.kept, vm.modes.handling = len(vm.modes.active), vm.modes.handling + 1
     if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
         vm.heap.sources[id(func)] = Pinned(func)
     try:
         handler = vm.sync(lambda: vm.load_attr(mode, "__torch_function__"))
         answer = vm.call_sync(handler, (func, _seen_types(vm, func, kinds, given), args, *rest))
-        balanced = len(vm.modes.active) == vm.modes.at_start
+        balanced = len(vm.modes.active) == vm.modes.kept
     finally:
-        vm.modes.at_start = floor
+        vm.modes.kept, vm.modes.handling = floor, vm.modes.handling - 1
         vm.modes.active[:] = before
     if not balanced:
         raise refuse("a handler that leaves a mode on")

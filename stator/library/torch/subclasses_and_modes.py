@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode, get_default_nowrap_functions
 from stator.breaks import Break, Strategy
 from stator.graph.metadata.input_layouts import acts_above_dispatch
 from stator.host.value_kinds import is_a, mro_of
-from stator.interp.calls import function_modes
+from stator.interp.calls import function_mode_stack
 from stator.interp.lookup import ancestors
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import rule
@@ -168,24 +168,24 @@ rule(C._is_torch_function_all_disabled)(lambda vm: vm.modes.functions_off == 2)
 
 @rule(TorchFunctionMode.__enter__, unasked=True)
 def _enter_mode(vm: VM, self: object) -> Any:
-    function_modes.enter(vm, self)
+    function_mode_stack.enter(vm, self)
     return self
 
 
 @rule(TorchFunctionMode.__exit__, unasked=True)
 def _exit_mode(vm: VM, self: object, exc_type: object, exc_val: object, exc_tb: object) -> None:
-    function_modes.leave(vm)
+    function_mode_stack.leave(vm)
 
 
 @rule(C._push_on_torch_function_stack, unasked=True)
 def _push(vm: VM, value: object, /) -> Any:
-    function_modes.enter(vm, value)
+    function_mode_stack.enter(vm, value)
     return None
 
 
 def _refuse_device(vm: VM) -> None:
-    if vm.torch_state.devices:
-        raise Break("SB005", "the stack of modes while there is a default device")
+    if vm.torch_state.devices or vm.modes.functions_off == 2:
+        raise Break("SB005", "the stack of modes while there is a default device, or while they are turned off")
 
 
 @rule(C._len_torch_function_stack, unasked=True)
@@ -202,4 +202,4 @@ def _get(vm: VM, value: object, /) -> Any:
     return vm.modes.active[value]
 
 
-rule(C._pop_torch_function_stack, unasked=True)(lambda vm: function_modes.leave(vm))
+rule(C._pop_torch_function_stack, unasked=True)(lambda vm: function_mode_stack.leave(vm))
