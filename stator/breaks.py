@@ -40,6 +40,7 @@ class Strategy(enum.StrEnum):
     NEW_LEAVES = "new leaves"
     RECORDED_WARNINGS = "recorded warnings"
     SAVED_TENSOR_HOOKS = "hooks on saved tensors"
+    SINGLE_DRAWS = "random numbers of numpy one by one"  # off: the residual calls pure functions that draw
     SPARSE_INPUTS = "sparse inputs"
     SYMBOLIC_WRAPPERS = "open sizes of wrappers"
     UNSPOKEN_ASSERTIONS = "unspoken assertions"

@@ -60,12 +60,14 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/python/exception_groups.py": "docs/interpreter.md",  # step 17: groups from outside
     "stator/library/python/small_types.py": "docs/interpreter.md",  # step 17: pack_into, modules made by hand
     "stator/library/python/shown_exceptions.py": "docs/interpreter.md",  # step 17: sys.__excepthook__
+    "stator/library/asynchronous/": "docs/interpreter.md",  # step 17: asyncio.run, tasks, anext
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
     "stator/backends/graph_key.py": "docs/regions.md",  # step 11: pieces of equal content
     "stator/backends/inner_calls.py": "docs/regions.md",  # step 11: passes of pieces, called directly
     "stator/backends/autograd_passes.py": "docs/regions.md",  # step 11: one node of autograd over all pieces
     "stator/backends/compiled_graphs.py": "docs/regions.md",  # step 11: one compilation for equal graphs
     "stator/capture/code_memory.py": "docs/regions.md",  # step 11: numbers that differ between compile() calls
+    "stator/graph/metadata/write_layouts.py": "docs/capture-time.md",  # step 11: writes and reshapes without FakeTensor
     "stator/interp/calls/named_regions.py": "docs/regions.md",  # step 11: calls that the user names as pieces
     "stator/interp/objects/process_facts.py": "docs/artifacts.md",  # step 12: facts that no entry is stored with
     "stator/host/shown_names.py": "docs/report.md",  # step 15: names that users give
@@ -76,6 +78,8 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/emit/effects/mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
+    "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
     "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass
     "stator/emit/residual/kept_inputs.py": "docs/training.md",  # step 13: copies for a graph that fails
@@ -87,6 +91,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
     "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
     "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
+    "stator/capture/checkpoint_keys.py": "docs/from-torch-compile.md",  # step 16: keys of torch.compile's modules
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13
     "stator/interp/opcodes/opcodes_since_314.py": "docs/support.md",  # step 16: Python 3.14

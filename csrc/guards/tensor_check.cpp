@@ -193,13 +193,16 @@ PyObject* plain_tensor(PyObject*, PyObject* object) {
   return Py_BuildValue("(Nn)", PyLong_FromVoidPtr(const_cast<void*>(address)), static_cast<Py_ssize_t>(nbytes));
 }
 
-PyObject* plain_leaves(PyObject*, PyObject* const* args, Py_ssize_t count) {
+namespace {
+
+// Whether each is a leaf without hooks of C++; `listed`: hooks in its two dicts are allowed.
+PyObject* leaves_without_hooks(PyObject* const* args, Py_ssize_t count, bool listed) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!THPVariable_Check(args[i])) Py_RETURN_FALSE;
     auto* object = reinterpret_cast<THPVariable*>(args[i]);
     const at::Tensor& tensor = THPVariable_Unpack(args[i]);
     for (PyObject* hooks : {object->backward_hooks, object->post_accumulate_grad_hooks}) {
-      if (hooks && hooks != Py_None && PyObject_Size(hooks) != 0) {
+      if (!listed && hooks && hooks != Py_None && PyObject_Size(hooks) != 0) {
         PyErr_Clear();
         Py_RETURN_FALSE;
       }
@@ -212,6 +215,16 @@ PyObject* plain_leaves(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (accumulator && !(accumulator->pre_hooks().empty() && accumulator->post_hooks().empty())) Py_RETURN_FALSE;
   }
   Py_RETURN_TRUE;
+}
+
+}  // namespace
+
+PyObject* plain_leaves(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  return leaves_without_hooks(args, count, false);
+}
+
+PyObject* leaves_with_listed_hooks(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  return leaves_without_hooks(args, count, true);
 }
 
 PyObject* tensor_item(PyObject*, PyObject* const* args, Py_ssize_t count) {

@@ -55,6 +55,9 @@ PyObject* plain_tensor(PyObject* module, PyObject* object);
 // plain_leaves(*tensors): whether each is a leaf, and accumulating its gradient calls no hook of any kind.
 PyObject* plain_leaves(PyObject* module, PyObject* const* args, Py_ssize_t count);
 
+// leaves_with_listed_hooks(*tensors): whether each is a leaf whose hooks are all in its two dicts of Python.
+PyObject* leaves_with_listed_hooks(PyObject* module, PyObject* const* args, Py_ssize_t count);
+
 // attention_kernels(): which kernels scaled_dot_product_attention may choose, and in which order, as one number.
 PyObject* attention_kernels(PyObject* module, PyObject* unused);
 

@@ -104,7 +104,11 @@ next_unit(Locations *table)
                             end_column < 0 ? Py_NewRef(Py_None) : PyLong_FromLong(end_column)};
     PyObject *place = Py_BuildValue("(iiNN)", table->line, table->line + lines, columns[0], columns[1]);
     Py_XSETREF(table->place, place);
-    return place == NULL ? -1 : 0;
+    if (place == NULL) {
+        return -1;
+    }
+    PyObject_GC_UnTrack(place);  /* numbers alone: the collector need not visit it */
+    return 0;
 }
 
 static PyObject *
@@ -271,6 +275,8 @@ hook_decode(PyObject *module, PyObject *args)
             }
         }
 #undef SLOT
+        /* Neither constants nor names of code lead back to its instructions: no cycle to find. */
+        PyObject_GC_UnTrack(made);
         for (offset += 2; offset < after; offset += 2) {
             if (next_unit(&locations) < 0) {
                 goto failed;
@@ -292,6 +298,39 @@ failed:
     Py_XDECREF(instructions);
     Py_XDECREF(index_of_offset);
     return NULL;
+}
+
+/* with_handlers(instructions, handlers): a list of (handler, instruction). The pairs are in no cycle, either. */
+PyObject *
+hook_with_handlers(PyObject *module, PyObject *args)
+{
+    PyObject *instructions, *handlers, *opname = NULL, *made = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!:with_handlers", &PyList_Type, &instructions, &PyDict_Type, &handlers)) {
+        return NULL;
+    }
+    PyObject *name = PyUnicode_InternFromString("opname");
+    if (name == NULL || (made = PyList_New(PyList_GET_SIZE(instructions))) == NULL) {
+        Py_XDECREF(name);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(made); i++) {
+        PyObject *instruction = PyList_GET_ITEM(instructions, i);
+        Py_XSETREF(opname, PyObject_GetAttr(instruction, name));
+        PyObject *handler = opname == NULL ? NULL : PyDict_GetItemWithError(handlers, opname);
+        PyObject *pair = handler == NULL ? NULL : PyTuple_Pack(2, handler, instruction);
+        if (pair == NULL) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetObject(PyExc_KeyError, opname);
+            }
+            Py_CLEAR(made);
+            break;
+        }
+        PyObject_GC_UnTrack(pair);
+        PyList_SET_ITEM(made, i, pair);
+    }
+    Py_XDECREF(opname);
+    Py_DECREF(name);
+    return made;
 }
 
 /* definitions(modules): the first of these modules with each definition (PyModuleDef), by its address. */

@@ -31,6 +31,7 @@ PyObject *hook_refcount(PyObject *module, PyObject *object);
 
 /* decoding.c */
 PyObject *hook_decode(PyObject *module, PyObject *args);
+PyObject *hook_with_handlers(PyObject *module, PyObject *args);
 PyObject *hook_definitions(PyObject *module, PyObject *modules);
 
 /* generators.c */

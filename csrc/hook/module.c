@@ -42,6 +42,8 @@ static PyMethodDef methods[] = {
     {"decode", hook_decode, METH_VARARGS,
      DOC("decode($module, code, bytes, rows, meanings, cls, malformed, subscript, /)",
          "(instructions, index of each byte offset) of a code object; see stator/code/decode.py.")},
+    {"with_handlers", hook_with_handlers, METH_VARARGS,
+     DOC("with_handlers($module, instructions, handlers, /)", "Each instruction beside the handler of its opcode.")},
     {"definitions", hook_definitions, METH_O,
      DOC("definitions($module, modules, /)", "The first of these modules with each C definition, by its address.")},
     {"generator_read", hook_generator_read, METH_VARARGS,

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import os
 import platform
+import secrets
 import sys
 from dataclasses import fields
 from functools import cache
@@ -65,7 +66,27 @@ def process_facts() -> dict[str, Json]:
         found["GPU"] = kinds[0] if len(set(kinds)) == 1 else ", ".join(kinds)  # of one kind: their number is no fact
         found["cuda"] = torch.version.cuda
         found["driver"] = driver_version()
+    if replaced := replaced_operators():
+        found["kernels of the program"] = [*replaced, _process_token()]  # no name leads to their code
     return found
+
+
+def replaced_operators() -> list[str]:
+    """Operators of torch for which the program has put in kernels of its own; torch has a few in Python itself."""
+    folder, found = os.path.dirname(torch.__file__), list[str]()
+    for each in sorted(getattr(torch.library, "_impls", ())):
+        space, _, rest = each.partition("/")
+        name, _, key = rest.rpartition("/")
+        if space == "aten" and key != "Meta":
+            lines = torch._C._dispatch_dump(f"aten::{name}").splitlines()
+            if any(line.startswith(key) and folder not in line for line in lines):
+                found.append(each)
+    return found
+
+
+@cache
+def _process_token() -> str:
+    return secrets.token_hex(8)
 
 
 def driver_version() -> int | None:
@@ -88,7 +109,20 @@ def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:
                   if name not in _READ_LATE and not name.startswith("artifact_")})
     for name in _CONFIGS.get(settings.backend if type(settings.backend) is str else "", ()):
         found[name] = config_digest(name)
+    if settings.backend == "inductor":
+        found["instructions of the processor"] = processor_digest()
     return found
+
+
+@cache
+def processor_digest() -> str:
+    """Inductor compiles for the instructions of this processor, all of them."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            found = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        found = platform.processor()
+    return hashlib.sha256(" ".join(sorted(found.split())).encode()).hexdigest()[:16]
 
 
 def config_digest(name: str) -> str:

@@ -124,7 +124,7 @@ class Restorer(ValueReader):
             row: Data = self.rows[item[1]]
             (kind, *name), facts = row
             if kind == "qualified" and is_own(name[0]) and name[0] not in sys.modules \
-                    and facts is not None and facts[0] == "function" and len(facts) == 2:
+                    and facts is not None and facts[0] == "function" and len(facts) == 3:
                 return functools.partial(call_own, *name)
         return self.value(item)
 

@@ -20,8 +20,7 @@ import torch
 from torch import fx
 
 from stator.artifacts.container import Json
-from stator.artifacts.cuda_kernels import parts_of_kernel
-from stator.artifacts.kernel_files import library_of
+from stator.artifacts.kernel_files import library_of, parts_of_kernel
 from stator.artifacts.made_objects import is_empty
 from stator.artifacts.object_writer import Describer
 from stator.artifacts.pass_reader import LOADED, AlignedPass, BoxedPass

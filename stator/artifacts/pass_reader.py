@@ -16,9 +16,8 @@ import torch
 from torch import fx
 
 from stator.artifacts.container import Json
-from stator.artifacts.cuda_kernels import Launch, load_triton
 from stator.artifacts.environment import first_difference
-from stator.artifacts.kernel_files import load_kernel
+from stator.artifacts.kernel_files import Launch, load_kernel, load_triton
 from stator.artifacts.made_objects import Note, Restorer
 from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.value_reader import Stale

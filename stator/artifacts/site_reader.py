@@ -9,13 +9,15 @@ from __future__ import annotations
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from stator import _core, events
 from stator.artifacts.container import Json
+from stator.artifacts.graph_functions import content_of
 from stator.artifacts.pass_reader import PassReader
 from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.value_reader import Stale
+from stator.artifacts.value_writer import NotPortable
 from stator.breaks import Strategy
 from stator.graph.state.suspended_modes import put_back
 from stator.guards.guard import MISSING, Guard, Kind
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from stator.emit.resume.advance import Points
     from stator.shapes.policy import Policy
 
+Place: TypeAlias = tuple[str, int, str]  # file, line, function
 PLACED = (Kind.ID, Kind.TYPE_ATTR, Kind.TYPE_FIELD)  # the value is an object at a place
 _type_mro = type.__dict__["__mro__"].__get__
 _class_dict = type.__dict__["__dict__"].__get__
@@ -76,6 +79,7 @@ class LoadedResidual:
     graph_inputs: Sequence[object] = ()
     of_process: str = ""
     of_seed: bool = False
+    ran: Sequence[tuple[object, bool]] = ()  # functions without guards, and whether their kernels count
 
 
 @dataclass
@@ -97,6 +101,16 @@ class StoredEntry:
         self.data = data
         self.made: LoadedEntry | None = None
         self.why = ""
+        self.where: Place | None = None  # the user's line that reads the fact
+        self.is_reported = False
+
+    def refuse(self, why: str, where: Place | None) -> None:
+        """Keep the reason why a call does not use the entry."""
+        self.is_reported = self.is_reported and self.why == why
+        self.why, self.where = why, where
+
+    def text(self) -> str:
+        return self.why if self.where is None else f"{self.why} ({self.where[0]}:{self.where[1]} in {self.where[2]})"
 
 
 class StoredSite:
@@ -140,7 +154,8 @@ class StoredSite:
                 self.given.append(made.guards)
                 events.emit(events.EntryLoaded(self.name, len(made.program.checks)))
                 return made
-            entry.why = f"guard failed: {made.program.guards[failed].text()}"
+            guard = made.program.guards[failed]
+            entry.refuse(f"guard failed: {guard.text()}", guard.where)
             if self.values.finds_places():
                 entry.made = None  # it holds objects of this call
         return None
@@ -151,29 +166,42 @@ class StoredSite:
 
     def why(self) -> str:
         """Why the newest entry of the file was not used."""
-        return next((entry.why for entry in self.entries if entry.why), "")
+        return next((entry.text() for entry in self.entries if entry.why), "")
+
+    def report(self) -> None:
+        """Emit an event with the first reason, once."""
+        entry = next((entry for entry in self.entries if entry.why), None)
+        if entry is not None and not entry.is_reported:
+            entry.is_reported = True
+            events.emit(events.NotCached(self.name, entry.why, *(entry.where[:2] if entry.where else (None, None))))
 
     def made_of(self, entry: StoredEntry, bound: tuple[Thing, ...]) -> LoadedEntry | None:
         if entry.made is None:
             try:
                 entry.made = self.restore(entry.data, bound)
             except Stale as stale:
-                entry.why = str(stale)
+                entry.refuse(str(stale), stale.where)
             except Exception as error:  # a bug of ours: the call is captured
-                entry.why = f"it cannot be read: {type(error).__name__}: {error}"
-                events.emit(events.NotCached(self.name, entry.why))
+                entry.refuse(f"it cannot be read: {type(error).__name__}: {error}", None)
         return entry.made
 
     def restore(self, data: dict[str, Data], bound: tuple[Thing, ...]) -> LoadedEntry:
         self.values.start_call(bound)
         self.whole.attach_once()
-        guards = [self.guard(row, bound) for row in data["guards"]]
+        guards: list[Guard] = []
+        for row in data["guards"]:
+            try:
+                guards.append(self.guard(row, bound))
+            except Stale as stale:
+                stale.where = None if row[3] is None else tuple(row[3])
+                raise
         for number, filename, line in data["located"]:
             code = self._read(self.values.found(number), bound)
             if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):
                 raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
         if data.get("seed") not in (None, seed_of_hashes()):
             raise Stale("the order of a set of strings counts, and PYTHONHASHSEED was another one")
+        ran = [self._ran(*each) for each in data.get("ran", ())]
         residual = None
         wanted: list[Source] = []
         packed = 0
@@ -185,10 +213,22 @@ class StoredSite:
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
-                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data)
+                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data,
+                                      ran=ran)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])
+
+    def _ran(self, target: Data, with_kernels: bool, digest: str) -> tuple[object, bool]:
+        """A function that torch ran while the graph was made; it has the content that it had."""
+        found = self.values.value(target)
+        try:
+            if content_of(found, with_kernels) == digest:
+                return found, with_kernels
+        except NotPortable as why:
+            raise Stale(str(why)) from None
+        name = found.__qualname__ if type(found) is types.FunctionType else str(found)
+        raise Stale(f"{name}, which the graph calls, has other code or reads other values")
 
     def guard(self, row: Data, bound: tuple[Thing, ...]) -> Guard:
         number, place, data, where = row
@@ -288,7 +328,12 @@ class StoredSites:
 
     def take(self, bound: tuple[Thing, ...]) -> LoadedEntry | None:
         self.attach()
-        return next((found for each in self.sites if (found := each.take(bound)) is not None), None)
+        for each in self.sites:
+            if (found := each.take(bound)) is not None:
+                return found
+        for each in self.sites:
+            each.report()
+        return None
 
     def has_breaks(self) -> bool:
         """Whether an entry may end in a graph break: the tracer has the parts that go on behind one."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from stator.artifacts.container import Json
+from stator.artifacts.graph_functions import content_of, has_pure_kernels, unguarded
 from stator.artifacts.pass_data import PassWriter
 from stator.artifacts.raw_steps import Data, Thing
-from stator.artifacts.site_reader import Site, seed_of_hashes
+from stator.artifacts.site_reader import LoadedResidual, Site, seed_of_hashes
 from stator.artifacts.value_writer import NotPortable, is_content, namespace_name
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.resume.resume_points import ResumePoint
@@ -146,6 +147,8 @@ class SiteWriter:
                     row["seed"] = seed_of_hashes()
                 if residual.resume is not None:
                     self.values.advances[id(residual.resume.target)] = residual.resume
+                if ran := self.ran(residual):
+                    row["ran"] = ran
                 row["wanted"] = [self.values.value(source) for source in residual.wanted]
                 row["residual"] = [residual.source, residual.packed, residual.effects, residual.graph is not None]
             row["run"] = self.values.value(function)
@@ -153,6 +156,14 @@ class SiteWriter:
             why.where = why.where or next((guard.where for guard in tag.guards if guard.where is not None), None)
             raise
         return row
+
+    def ran(self, residual: Thing) -> Data:
+        """Functions of the user that torch has run on fakes, which no guard reads: by their content."""
+        if type(residual) is LoadedResidual:
+            found = residual.ran
+        else:
+            found = [(each, has_pure_kernels(each)) for each in unguarded(residual.graph)] if residual.graph else []
+        return [[self.values.value(each), pure, content_of(each, pure)] for each, pure in found]
 
     def guard(self, guard: Guard) -> Json:
         try:

@@ -44,6 +44,8 @@ Maker = Callable[[Any, Callable[[object], None]], object]
 class Stale(Exception):
     """The data does not fit this process; the text is the first reason."""
 
+    where: tuple[str, int, str] | None = None  # the user's line that reads the fact
+
 
 class ValueReader:
     """The objects of one file."""
@@ -196,9 +198,10 @@ class ValueReader:
         if kind == "function":
             self._require(type(found) is types.FunctionType, name, "is no function")
             self._require(code_hash(found.__code__) == facts[1], name, f"has other code{place_of(found)}")
+            self._require(self.found(facts[2]) is found.__globals__, name, "has other global names")
             cells = found.__closure__ or ()
-            self._require(len(cells) == len(facts) - 2 and all(
-                self.found(number) is cell for number, cell in zip(facts[2:], cells, strict=True)),
+            self._require(len(cells) == len(facts) - 3 and all(
+                self.found(number) is cell for number, cell in zip(facts[3:], cells, strict=True)),
                 name, "has other closure cells")
         elif kind == "code":
             self._require(type(found) is types.CodeType and code_hash(found) == facts[1], name, "has changed")

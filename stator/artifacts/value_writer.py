@@ -63,8 +63,10 @@ class NotPortable(Exception):
 
 
 def native_facts(value: Thing) -> Json:
-    """Kind and own name of an object of C: a program may have put something else under its name."""
-    return ["native", class_name(type(value)), str(getattr(value, "__name__", ""))]
+    """Kind, own name and owner of an object of C: a program may have put something else under its name."""
+    own: Thing = getattr(value, "__objclass__", getattr(value, "__self__", None))
+    owner = own.__name__ if is_a(own, types.ModuleType) else class_name(own if is_a(own, type) else type(own))
+    return ["native", class_name(type(value)), str(getattr(value, "__name__", "")), owner]
 
 
 class ValueWriter:
@@ -166,7 +168,7 @@ class ValueWriter:
     def _facts(self, value: Thing) -> Json:
         cls = type(value)
         if cls is types.FunctionType:
-            return ["function", code_hash(value.__code__),
+            return ["function", code_hash(value.__code__), self.number(value.__globals__),
                     *[self._cell(value, place) for place in range(len(value.__closure__ or ()))]]
         if cls is types.CodeType:
             return ["code", code_hash(value)]

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from stator.backends.step_gradients import EngineGradients, take_gradients_between
-from stator.graph.analysis.autograd_boundaries import BOUNDARY, InOnePiece, is_boundary
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, GRADIENTS, InOnePiece, is_boundary
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
@@ -257,7 +257,7 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
             call = f"{source.constant(step.function, 'p')}({', '.join([names[node] for node in step.inputs])})"
         elif type(step) is Branch:
             call = f"{source.constant(step, 'p')}.run({', '.join([names[node] for node in inputs_of(step)])})"
-        elif step.target is torch.autograd.grad:
+        elif step.target in GRADIENTS:
             given = ", ".join([source.text(arg, names) for arg in step.args])
             call = f"{source.constant(EngineGradients(step), 'p')}({given})"
         else:

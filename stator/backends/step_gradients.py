@@ -17,10 +17,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.graph.analysis.autograd_boundaries import (
     BOUNDARY,
     CONSUMED,
+    GRADIENTS,
     ConsumedHistory,
     InOnePiece,
     ancestors,
     behind,
+    gradients_without_hooks,
     is_boundary,
     output_nodes,
     wants_grad,
@@ -40,7 +42,7 @@ def take_gradients_between(graph: fx.Graph) -> fx.Node | None:
         known, last = len(across), -1
         for node in graph.nodes:
             before = order[node] <= end and not node.kwargs.get("create_graph")
-            if node.target is torch.autograd.grad and (before or any(
+            if node.target in GRADIENTS and (before or any(
                     order[each] <= last for each in ancestors([node]) if each.op not in ("placeholder", "get_attr"))):
                 if node.kwargs.get("create_graph"):
                     raise InOnePiece("an autograd boundary before a gradient that can be differentiated")
@@ -71,7 +73,7 @@ class EngineGradients:
         self.strides = [fixed_strides(value) for value in promised] if type(promised) in (tuple, list) else []
 
     def __call__(self, *args: object) -> tuple[Any, ...]:
-        found = torch.autograd.grad(*args, **self.kwargs)  # type: ignore[arg-type]
+        found = gradients_without_hooks(*args, **self.kwargs)  # type: ignore[arg-type]
         return tuple([grad if stride is None or grad is None or grad.layout is not torch.strided
                       or grad.stride() == stride else torch.empty_strided(
                           grad.shape, stride, dtype=grad.dtype, device=grad.device).copy_(grad)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from stator.capture.callables import compile_again
+from stator.capture.checkpoint_keys import loading_torchs_keys
 from stator.settings import marks
 from stator.settings.options import Settings
 
@@ -28,7 +29,6 @@ FLUENT_METHODS = frozenset("apply bfloat16 cpu cuda double eval float half ipu m
 OWN_ATTRIBUTES = frozenset("_orig_mod _stator_call _stator_entry _stator_settings dynamo_ctx __deepcopy__ __copy__ "
                            "__reduce__ __reduce_ex__".split())
 
-_PREFIX = "_orig_mod."  # of the keys in a state_dict of torch.compile's modules
 _TORCHS = "torch._dynamo.eval_frame"
 _installed: list[bool] = []  # not empty: torch.compile is Stator's
 _seen_as: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
@@ -131,30 +131,13 @@ class CompiledModule(torch.nn.Module):
         return compile_again, (self._orig_mod, self._stator_settings)
 
 
-def returning_self(compiled: CompiledModule, original: torch.nn.Module,
-                   method: Callable[..., Any] ) -> Callable[..., Any]:
+def returning_self(compiled: torch.nn.Module, original: object, method: Callable[..., Any]) -> Callable[..., Any]:
     """The original's method, which hands back the compiled module where it would hand back the original."""
 
     def call(*args: object, **kwargs: object) -> Any:
         return compiled if (result := method(*args, **kwargs)) is original else result
 
     return call
-
-
-def loading_torchs_keys(load: Callable[..., Any], whole: bool) -> Callable[..., Any]:
-    """The original's method, which also takes a state_dict of a module that torch.compile has made."""
-
-    @functools.wraps(load)
-    def load_renamed(state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        prefix = "" if whole else args[0] if args else kwargs["prefix"]
-        renamed = [key for key in state_dict if type(key) is str and key.startswith(prefix + _PREFIX)]
-        if whole and renamed:
-            state_dict = copy.copy(state_dict)  # the user's
-        for key in renamed:
-            state_dict[prefix + key[len(prefix + _PREFIX):]] = state_dict.pop(key)
-        return load(state_dict, *args, **kwargs)
-
-    return load_renamed
 
 
 class _NoSubclass:

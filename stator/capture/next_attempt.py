@@ -18,14 +18,14 @@ from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
+from stator.graph.analysis.autograd_boundaries import GRADIENTS
 from stator.graph.analysis.mutation import PURE_KERNELS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 
 # Whether a graph relies on a strategy that some backend cannot take; off, the capture breaks there instead.
 RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
-    Strategy.GRADIENTS_INSIDE: lambda recorder: bool(
-        recorder.graph.find_nodes(op="call_function", target=torch.autograd.grad)),
+    Strategy.GRADIENTS_INSIDE: lambda recorder: any(node.target in GRADIENTS for node in recorder.graph.nodes),
     Strategy.INFERENCE_MODE: lambda recorder: bool(
         recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode)),
     Strategy.CARRIED_NUMBERS: lambda recorder: carries_numbers(recorder.graph),

@@ -65,7 +65,7 @@ def _decode_body(code: CodeType) -> _Body:
 
     instructions, index_of_offset = _hook.decode(code, code.co_code, _ROWS, _BY_OPERAND, Instruction, MalformedCode,
                                                  -1 if SUBSCRIPT is None else SUBSCRIPT)
-    table = parse_exception_table(code, index_of_offset)
+    table = parse_exception_table(code, index_of_offset) if code.co_exceptiontable else []
     for entry in table:
         for instruction in instructions[entry.start : entry.end]:
             instruction.handler = entry

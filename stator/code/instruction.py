@@ -118,9 +118,7 @@ class CodeUnit:
 
 def frame_slots(code: CodeType) -> Slots:
     """The frame's slots in CPython's order: locals, cells that are not locals, free variables."""
-    local = set(code.co_varnames)
-    bound = code.co_varnames + tuple(name for name in code.co_cellvars if name not in local)
-    slot_of = {name: slot for slot, name in enumerate(bound)}
+    bound = code.co_varnames + tuple([name for name in code.co_cellvars if name not in code.co_varnames])
     names = bound + code.co_freevars
-    cells = tuple(slot_of[name] for name in code.co_cellvars)
+    cells = tuple([bound.index(name) for name in code.co_cellvars])
     return Slots(names, cells, tuple(range(len(bound), len(names))))

@@ -7,6 +7,7 @@ Identity is kept both ways: one user object has one stand-in, for as long as the
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import enum
 import functools
@@ -160,6 +161,8 @@ class Heap(Exposure):
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
         if is_a(value, BaseException):
             return self._adopt_exception
+        if is_a(value, asyncio.BaseEventLoop):  # its finalizer warns of a loop that is not closed
+            return self._adopt_opaque
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
             return self._refuse_finalizer
         if is_struct_sequence(cls):

@@ -236,7 +236,7 @@ def kernels_of(target: object) -> Iterator[Any]:
             yield from each.values() if type(each) is dict else [each] if type(each) is types.FunctionType else ()
         return
     for key in _python_keys(target):
-        yield from _python_kernel(target, key)
+        yield from python_kernel(target, key)
 
 
 def _python_keys(target: OpOverload) -> list[str]:
@@ -251,7 +251,7 @@ def runs_on_fakes(target: object) -> bool:
     if not isinstance(target, OpOverload) or qualified_name(target) in OPDEFS:
         return False
     described = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "Meta")
-    kernels = [_python_kernel(target, key)[0] for key in _python_keys(target)
+    kernels = [python_kernel(target, key)[0] for key in _python_keys(target)
                if key.startswith(("Autograd", "CompositeImplicit") if described else ("Autograd", "Composite"))]
     return any(kernel is None or not is_of_library(kernel.__globals__.get("__name__")) for kernel in kernels)
 
@@ -261,7 +261,7 @@ def effects_undone(target: object) -> contextlib.AbstractContextManager[None]:
     return Reach(target).restored() if runs_on_fakes(target) else contextlib.nullcontext()
 
 
-def _python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
+def python_kernel(target: OpOverload, key: str) -> tuple[Any, ...]:
     """The Python kernel of an operator for a key: called on empty arguments, stopped at its first frame."""
     found: list[Any] = []
 

@@ -89,8 +89,8 @@ class States:
         """Instance dicts of which names were asked, of objects that stand for themselves."""
         owners: dict[Source, Any] = {tracker.source: tracker for tracker in self.heap.trackers}
         functions = {self.heap.sources[id(each)]: each for each in self.heap.kept if id(each) in self.heap.sources}
-        for guard in self.heap.guards.single():
-            source = guard.source if type(guard.source) is DictOf else guard.source.base
+        guarded = [guard.source for guard in self.heap.guards.single()]
+        for source in dict.fromkeys([each if type(each) is DictOf else each.base for each in guarded]):
             if type(source) is not DictOf:
                 continue
             tracker, function = owners.get(source.base), functions.get(source.base)

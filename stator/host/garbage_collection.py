@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TypeVar
 
+_ROOM = 10_000  # objects that a backend makes before the first collection
 _paused = _requested = False
 _T = TypeVar("_T")
 
@@ -41,8 +42,21 @@ def collector_paused() -> contextlib.AbstractContextManager[None]:
     return _switched(True) if gc.isenabled() else contextlib.nullcontext()
 
 
-def collector_running() -> contextlib.AbstractContextManager[None]:
-    return _switched(False) if _paused and not gc.isenabled() else contextlib.nullcontext()
+@contextlib.contextmanager
+def collector_running() -> Iterator[None]:
+    """Turn the collector on again for work that may take long. Objects of the trace live on: it starts behind them."""
+    if not _paused or gc.isenabled():
+        yield
+        return
+    limit, *others = gc.get_threshold()
+    raised = (limit and limit + gc.get_count()[0] + _ROOM, *others)
+    gc.set_threshold(*raised)
+    try:
+        with _switched(False):
+            yield
+    finally:
+        if gc.get_threshold() == raised:
+            gc.set_threshold(limit, *others)
 
 
 def living(members: weakref.WeakSet[_T]) -> list[_T]:

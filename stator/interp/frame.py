@@ -176,16 +176,6 @@ class ExcState:
         return None
 
 
-def _lines(unit: CodeUnit) -> list[int]:
-    """For each next instruction, the line being executed: that of the last instruction that has one."""
-    line, found = unit.code.co_firstlineno, []
-    for instruction in unit.instructions:
-        found.append(line)
-        if instruction.line is not None:
-            line = instruction.line
-    return [*found, line]
-
-
 class Frame:
     """An activation of a code object."""
 
@@ -225,7 +215,13 @@ class Frame:
 
     @property
     def line(self) -> int:
-        return self.unit.analysis("lines", _lines)[self.ip]
+        """That of the last instruction begun that has one."""
+        ip, instructions = self.ip, self.unit.instructions
+        while ip:
+            ip -= 1
+            if (line := instructions[ip].line) is not None:
+                return line
+        return self.code.co_firstlineno
 
     def caller(self) -> "Frame | None":
         return self.parent if self.parent is not None else self.outer

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import types
 from collections.abc import Container
 from dataclasses import dataclass
@@ -27,14 +28,14 @@ from stator.graph.analysis.mutation import PURE_KERNELS, is_repeatable, operator
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
-from stator.host.value_kinds import mro_of
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.frame import Frame, Place, add_place, outward
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
+from stator.ranks.sharding_hooks import ShardingHook
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
-
 # Of the exceptions that programs name, those that no kernel of torch's raises.
 _OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
                      "ModuleNotFoundError", "NameError", "OSError", "StopIteration", "TypeError"})  # fmt: skip
@@ -168,7 +169,8 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     if node.target in PURE_KERNELS and Strategy.CUSTOM_FORMULAS in vm.turned_off:
         _cut(vm, node)
     if not is_repeatable(node) and not _keeps_order_itself(node.target):
-        _keep_reads(vm, node, whole)
+        if may_change_reads(vm, node.target, whole):
+            raise Break("SB006", f"{node.name} may change state that the program has read")
         _cut(vm, node)
     if recorder.log.repeatable or whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
@@ -187,19 +189,20 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
 
 
-def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
-    """Break where a call may change state that the trace has read; note that state for later reads."""
-    reach = Reach(node.target)
-    others = reach.objects.keys() - {id(node.target)}
-    seen = reach.unbounded and not whole or not others.isdisjoint(vm.heap.by_original)
+def may_change_reads(vm: VM, target: object, whole: bool = False) -> bool:
+    """Whether code behind a target may change state that the trace has read; where not, later reads of it break."""
+    reach = Reach(target)
+    others = (reach.objects.keys() - {id(target)}) & vm.heap.by_original.keys()
+    seen = reach.unbounded and not whole or not all(is_a(reach.objects[each], io.IOBase) for each in others)
     for number, name in reach.names:
         scope = vm.heap.scopes.get(number)
         seen = seen or scope is not None and (scope.shadow is not None or name in scope.seen)
     if seen or reach.names and any((id(base), name) in reach.names for cls, name in vm.classes.lookups
                                    for base in mro_of(cls)):
-        raise Break("SB006", f"{node.name} may change state that the program has read")
+        return True
     if reach.objects or reach.names:
         vm.heap.changes.reached.append(reach)
+    return False
 
 
 def _cut(vm: VM, node: fx.Node) -> None:
@@ -244,9 +247,9 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 
 
 def _keeps_order_itself(target: object) -> bool:
-    """Prints of the graph and collectives, which do not fail and see nothing but tensors."""
-    return isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).partition("::")[0] in (
-        "stator", "stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d")
+    """Prints of the graph, collectives and hooks of sharded modules, which do not fail and see nothing but tensors."""
+    return isinstance(target, ShardingHook) or isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(
+        target).partition("::")[0] in "stator stator_ranks _c10d_functional _c10d_functional_autograd c10d".split()
 
 
 def has_effects(vm: VM) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import fx
 
-from stator import events
+from stator import _hook, events
 from stator.breaks import Break, Strategy
 from stator.code.decode import decode
 from stator.code.instruction import Instruction
@@ -73,7 +73,7 @@ def program_of(unit: Any) -> list[tuple[Handler, Any]]:
         return [(_with_lines(handler), i) for handler, i in ((HANDLERS[i.opname], i) for i in unit.instructions)]
     program = unit.analyses.get("program")
     if program is None:
-        program = unit.analyses["program"] = [(HANDLERS[i.opname], i) for i in unit.instructions]
+        program = unit.analyses["program"] = _hook.with_handlers(unit.instructions, HANDLERS)
     return program
 
 

@@ -226,6 +226,7 @@ class ContextState(Mechanism):
 
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
     decimal: Any = None  # on which the trace computes decimals
+    loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 
     def fingerprint(self) -> Any:
         return [id(each) for each in self.sets]

@@ -7,6 +7,7 @@ later is copied inside the graph.  `numpy.seterr` decides which floating-point e
 
 from __future__ import annotations
 
+import operator
 import types
 import warnings
 from collections.abc import Callable
@@ -25,11 +26,13 @@ from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, mro_of
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised, outward
+from stator.interp.graph_errors import may_change_reads
 from stator.interp.mechanisms import has_changes
 from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes import symbolic_values
+from stator.source import Pinned
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
@@ -96,8 +99,8 @@ def pointed_at(vm: VM, level: int, module: torch.nn.Module) -> tuple[Any, int]:
     return (stack[-level], 0) if level <= len(stack) else (stack[0], level - len(stack))
 
 
-def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None = None) -> None:
-    """Keep an effect for replay; `watched`: user code runs then, and would see changes: after one, the call breaks."""
+def note(vm: VM, effect: object, watched: object, module: torch.nn.Module | None = None) -> None:
+    """Keep an effect for replay; break where user code that runs then (`watched`) sees changes, or changes reads."""
     changed = has_changes(vm) or anything_changed(vm.heap)
     if not changed:  # also of what decides where it goes (a stream, a level), which may change later
         vm.effects.early = len(vm.effects.noted) + 1
@@ -110,6 +113,8 @@ def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None =
         vm.effects.watched = True
         if vm.locks.used:
             raise Break("SB018", "output through the user's own code, in a call that takes a lock")
+        if watched is not True and may_change_reads(vm, watched):
+            raise told_natively("SB015", "output through the user's own code, which may change what was read", module)
     vm.append_output(effect)
 
 
@@ -151,12 +156,30 @@ def note_warning(vm: VM, message: object, category: object, level: int = 1, sour
             raise Break("SB006", "a warning with a source, while warnings are recorded")
         vm.warnings.recordings[-1].warned(vm, message, category, frame, outward)
         return note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
-    shown_by = getattr(warnings, "_showwarnmsg_impl")
     if list_of_warnings(vm) is not None:
         raise told_natively("SB015", "a warning that goes to a list which the program can read", warnings)
-    watched = warnings.showwarning is not _SHOW_WARNING \
-        or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
-    note(vm, kind(message, category, frame.filename, frame.line, outward), watched, warnings)
+    scope = vm.heap.scopes.get(id(vars(warnings)))
+    if scope is not None and (scope.shadow is not None or "showwarning" in scope.overlay):
+        raise told_natively("SB015", "a warning after warnings.showwarning was assigned", warnings)
+    readers = warning_readers()
+    vm.heap.guard_call(are_warnings_read_by, True, *[Pinned(getattr(each, "__code__", each)) for each in readers])
+    note(vm, kind(message, category, frame.filename, frame.line, outward), readers, warnings)
+
+
+def warning_readers() -> tuple[object, ...]:
+    """User code that takes warnings."""
+    shown_by = getattr(warnings, "_showwarnmsg_impl")
+    return tuple(each for each, own in ((warnings.showwarning, _SHOW_WARNING), (shown_by, _SHOW_MESSAGE))
+                 if each is not own and type(each) is not types.BuiltinFunctionType)
+
+
+def are_warnings_read_by(*codes: object) -> bool:
+    """A pure reader for guards."""
+    return are_same(tuple(getattr(each, "__code__", each) for each in warning_readers()), codes)
+
+
+def are_same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
+    return len(left) == len(right) and all(map(operator.is_, left, right))
 
 
 def list_of_warnings(vm: VM) -> list[Any] | None:

@@ -126,9 +126,10 @@ def declare_iterator(owner: type, calls_back: bool) -> None:
     """An iterator's own position is its only state; what it runs when advanced decides `calls_back`."""
     row.shell(owner, "__iter__", fresh=None, why="an iterator is its own iterator")
     row.mutates(owner, "__next__", calls_back=calls_back, fresh=None, why="advances itself")
-    row.mutates(owner, "__setstate__", calls_back=True)
+    warns = owner.__module__ == "itertools"
+    row.mutates(owner, "__setstate__", calls_back=True, warns=warns)
     row.shell(owner, "__length_hint__ __class_getitem__ __sizeof__", calls_back=calls_back)
-    row.pure(owner, "__reduce__", fresh=None, calls_back=True, why="hands out what is left, and where")
+    row.pure(owner, "__reduce__", fresh=None, calls_back=True, warns=warns, why="hands out what is left, and where")
 
 
 def _iterators() -> None:

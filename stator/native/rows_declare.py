@@ -66,6 +66,7 @@ class Row:
     mutates: bool = False  # changes its first argument; also set on PURE_SHELL rows such as list.append
     compares: bool = False  # hashes, compares or orders what it sees: containers inside must be filled through
     formats: bool = False  # makes text of values: a default repr inside would bake in an address
+    warns: bool = False  # C code may warn: of a method that is deprecated
     depends: Any = None  # answers, to the strings among the arguments, for what else its result depends on; guarded
     # Below: what rows_arguments adds.
     calls_at: int = -1  # position of the argument that it calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,52 @@ def test_a_replaced_function_of_c_is_no_hit(tmp_path: Path, monkeypatch: pytest.
         loaded = stator.load(str(tmp_path / "file"), rooted, backend="eager")
         assert loaded(torch.ones(2)).tolist() == [7.0, 7.0]
         assert "math.sqrt was replaced" in str(stator.why_not_cached(loaded))
+
+
+def test_small_programs_give_no_stale_result() -> None:
+    names = ["math name", "other globals", "custom op shape", "custom op autograd", "composite op", "allow_in_graph aot",
+             "op globals aot_eager", "fake", "aten override"]
+    output, = in_new_interpreters(["-m", "tests.artifacts.small_programs", *names])
+    assert output.splitlines()[-1] == "24 changes, 2 hits, 0 problems", output
+
+
+@pytest.mark.slow  # three hundred processes
+def test_all_small_programs_give_no_stale_result() -> None:
+    output, = in_new_interpreters(["-m", "tests.artifacts.small_programs"])
+    assert output.splitlines()[-1].endswith(" 0 problems"), output
+
+
+@torch.compiler.assume_constant_result
+def settled() -> int:
+    return 3
+
+
+def test_a_result_that_is_assumed_constant_is_not_stored(tmp_path: Path) -> None:
+    compiled = stator.compile(lambda x: x * settled(), backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert stator.save(compiled, str(tmp_path / "entries")) == 0
+    assert "assumed constant" in (stator.why_not_cached(compiled) or "")
+
+
+FACTOR = 2
+
+
+def scaled_by_factor(x: torch.Tensor) -> torch.Tensor:
+    return x * FACTOR
+
+
+def test_a_miss_names_the_fact_and_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, line = str(tmp_path / "entries"), scaled_by_factor.__code__.co_firstlineno + 1
+    compiled = stator.compile(scaled_by_factor, backend="eager")
+    compiled(torch.ones(2))
+    assert stator.save(compiled, path) == 1
+    stator.reset()
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3)
+    loaded = stator.load(path, scaled_by_factor, backend="eager")
+    with events.record() as log:
+        assert torch.equal(loaded(torch.ones(2)), torch.full((2,), 3.0))
+        loaded(torch.ones(2, dtype=torch.int64))
+    reasons = [(each.why, each.filename, each.line) for each in log if isinstance(each, events.NotCached)]
+    assert ("guard failed: FACTOR == 2", __file__, line) in reasons, reasons
+    assert len(reasons) == len(set(reasons))
+    assert f"{__file__}:{line} in scaled_by_factor" in (stator.why_not_cached(loaded) or "")

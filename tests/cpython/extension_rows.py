@@ -19,7 +19,7 @@ CALLS = "pyobject_fastcall pyobject_fastcalldict pyobject_vectorcall pyvectorcal
 @functools.cache
 def declare() -> None:
     """Declare what this interpreter has of it."""
-    if importlib.util.find_spec("_testcapi") is None:
+    if importlib.util.find_spec("_testcapi") is None or importlib.util.find_spec("xxsubtype") is None:
         return
     extension = importlib.import_module("_testcapi")
     row.shell(extension, METHODS)
@@ -29,6 +29,14 @@ def declare() -> None:
             row.shell(owner, f"{METHODS} __new__")
             row.shell(extension, name)
     row.deep(extension, CALLS, calls_back=True)
-    row.shell(extension, "float_pack float_unpack make_exception_with_doc")
+    row.shell(extension, "float_pack float_unpack make_exception_with_doc awaitType")
+    if hasattr(extension, "awaitType"):
+        row.shell(extension.awaitType, "__new__ __init__ __await__")
     row.deep(extension, "sequence_getitem dict_getitem_knownhash", calls_back=True)
     row.mutates(extension, "sequence_setitem sequence_delitem", calls_back=True)
+    subtypes = importlib.import_module("xxsubtype")  # a list and a dict that hold a number
+    for owner in (subtypes.spamlist, subtypes.spamdict):
+        row.shell(owner, "getstate classmeth staticmeth")
+        row.mutates(owner, "setstate")
+        row.mutates(owner, "__init__", calls_back=True)
+        row.attributes(owner, "state", row.NativeClass.PURE_SHELL, why="calls getstate, which only counts")

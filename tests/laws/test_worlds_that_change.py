@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
+import logging
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -189,7 +192,83 @@ def missing_under_another_name() -> World:
     return function, [lambda: delattr(Table, "__missing__"), lambda: setattr(Table, "__missing__", answer)]
 
 
-WORLDS = [list_of_the_programs, missing_under_another_name,
+def fresh_logger(name: str) -> logging.Logger:
+    logger = logging.getLogger(f"{__name__}.{name}")
+    logger.handlers, logger.filters, logger.propagate = [logging.NullHandler()], [], False
+    logger.setLevel(logging.DEBUG)
+    return logger
+
+
+def handler_whose_list_is_read() -> World:
+    logger, texts = fresh_logger("handler"), []
+
+    class Keeping(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(record.getMessage())
+
+    def function(x: torch.Tensor) -> Any:
+        before = len(texts)
+        logger.info("%d", before)
+        logger.debug("%s", x.shape)
+        return x + len(texts) - before, list(texts)
+
+    handler = Keeping()
+    return function, [lambda: logger.addHandler(handler), lambda: None, lambda: logger.removeHandler(handler)]
+
+
+def filter_whose_count_is_read() -> World:
+    logger, count = fresh_logger("filter"), {"n": 0}
+
+    def drop(record: logging.LogRecord) -> bool:
+        count["n"] += 1
+        return False
+
+    def function(x: torch.Tensor) -> Any:
+        logger.warning("one")
+        return x * count["n"]
+
+    return function, [lambda: logger.addFilter(drop), lambda: None, lambda: logger.removeFilter(drop)]
+
+
+def replaced_showwarning_whose_list_is_read() -> World:
+    texts: list[str] = []
+
+    def show(message: Any, *rest: Any, **named: Any) -> None:
+        texts.append(str(message))
+
+    def function(x: torch.Tensor) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = show
+            warnings.warn("careful")
+            return x + len(texts)
+
+    return function, [lambda: texts.append("more")]
+
+
+def stream_whose_list_is_read() -> World:
+    class Kept:
+        def __init__(self) -> None:
+            self.texts: list[str] = []
+
+        def write(self, text: str) -> None:
+            self.texts.append(text)
+
+        def flush(self) -> None:
+            pass
+
+    stream = Kept()
+
+    def function(x: torch.Tensor) -> Any:
+        with contextlib.redirect_stdout(stream):
+            print("one", x.shape)
+            return x + len(stream.texts)
+
+    return function, [stream.texts.clear]
+
+
+WORLDS = [handler_whose_list_is_read, filter_whose_count_is_read, replaced_showwarning_whose_list_is_read,
+          stream_whose_list_is_read, list_of_the_programs, missing_under_another_name,
           names_in_a_class, names_in_a_class_counted, proxy_of_a_dict, counted_views,
           name_of_a_module_that_lacks_it, slot_replaced, digits_of_a_number, digits_that_are_read,
           iterator_over_a_list_of_its_own, keys_of_a_list_of_its_own]

@@ -28,6 +28,7 @@ class Program:
     module: str = ""
     file: str = ""
     pair: bool = False
+    tolerance: float = 1e-4
 
 
 def values(*shape: int, offset: float = 0.0) -> torch.Tensor:
@@ -37,10 +38,10 @@ def values(*shape: int, offset: float = 0.0) -> torch.Tensor:
 
 
 def _added(fn: Callable[..., Any], build: Callable[[], Built], whole: bool, quick: bool,
-           pair: bool = False) -> None:
+           pair: bool = False, tolerance: float = 1e-4) -> None:
     name = fn.__name__.strip("_")
     assert name not in PROGRAMS, name
-    PROGRAMS[name] = Program(name, build, whole, quick, fn.__module__, fn.__code__.co_filename, pair)
+    PROGRAMS[name] = Program(name, build, whole, quick, fn.__module__, fn.__code__.co_filename, pair, tolerance)
 
 
 def program(fn: Any = None, *, whole: bool = True, quick: bool = False, grad: bool = False,
@@ -53,9 +54,9 @@ def program(fn: Any = None, *, whole: bool = True, quick: bool = False, grad: bo
     return fn
 
 
-def built(fn: Any = None, *, whole: bool = True, quick: bool = False) -> Any:
+def built(fn: Any = None, *, whole: bool = True, quick: bool = False, tolerance: float = 1e-4) -> Any:
     """Add a builder of a callable and its calls."""
     if fn is None:
-        return lambda fn: built(fn, whole=whole, quick=quick)
-    _added(fn, fn, whole, quick)
+        return lambda fn: built(fn, whole=whole, quick=quick, tolerance=tolerance)
+    _added(fn, fn, whole, quick, tolerance=tolerance)
     return fn

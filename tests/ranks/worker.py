@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import importlib
 import json
@@ -34,7 +35,7 @@ for _path in sorted(Path(__file__).parent.glob("*_programs.py")):
     importlib.import_module(f"tests.ranks.{_path.stem}")
 
 SECONDS = 30.0  # before gloo gives up
-CHECKS = Checks(tolerance=1e-4, strides="none", exception="class", warnings="none")
+CHECKS = Checks(strides="none", exception="class", warnings="none")
 
 
 def disturbed(call: Any, generator: random.Random) -> Any:
@@ -57,10 +58,11 @@ def compare(program: Program, side: str, backend: str, chaos: int | None = None)
             calls = [disturbed(call, generator) for call in calls]
         return World(fn, calls, Surroundings(program.module, program.file))
 
+    checks = dataclasses.replace(CHECKS, tolerance=program.tolerance)
     if side == "torch":
-        return compare_with_peer(world, backend)
+        return compare_with_peer(world, backend, checks)
     stator.reset()
-    report = compare_worlds(world, stator_compiler(backend, strict=False), checks=CHECKS)
+    report = compare_worlds(world, stator_compiler(backend, strict=False), checks=checks)
     report.differences += [each.text() for each in report.of(RankDivergence)]
     given_up = [str(each)[:300] for each in report.gave_up()]
     graphs = report.captures[0] if report.captures else 0
@@ -70,12 +72,12 @@ def compare(program: Program, side: str, backend: str, chaos: int | None = None)
                            for e in report.of(events.GraphBreak)}) + report.fallbacks + list(map(repr, report.failures))}
 
 
-def compare_with_peer(world: Any, backend: str) -> dict[str, Any]:
+def compare_with_peer(world: Any, backend: str, checks: Checks) -> dict[str, Any]:
     import torch._dynamo
     from torch._dynamo.utils import counters
     torch._dynamo.reset()
     counters.clear()
-    found = compare_worlds(world, lambda fn: torch.compile(fn, backend=backend), checks=CHECKS)
+    found = compare_worlds(world, lambda fn: torch.compile(fn, backend=backend), checks=checks)
     breaks = sum(counters["graph_break"].values())
     graphs = counters["stats"].get("unique_graphs", 0)
     return {"right": not found.differences, "differences": found.differences[:4], "breaks": breaks,

@@ -202,6 +202,55 @@ def random_numbers_in_order() -> World:
     return World(step, batch, look_at(model))
 
 
+@CAPTURED
+def a_hook_on_a_leaf() -> World:
+    weight, seen = values(3, 4).requires_grad_(), []
+
+    def arguments(i: int) -> Any:
+        if i == 2:
+            weight.register_hook(lambda grad: seen.append(1) or grad * 2)
+        return (values(3, 4, seed=i),)
+    return World(lambda x: (x * weight).sum().backward(), arguments, lambda: (weight.grad, seen))
+
+
+@CAPTURED
+def a_hook_behind_the_accumulation() -> World:
+    weight, seen = values(3, 4).requires_grad_(), []
+
+    def arguments(i: int) -> Any:
+        if i == 2:
+            weight.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.sum().item()))
+        return (values(3, 4, seed=i),)
+    return World(lambda x: (x * weight).sum().backward(), arguments, lambda: (weight.grad, seen))
+
+
+@CAPTURED
+def double_backward() -> World:
+    def step(x: Any, w: Any) -> Any:
+        (x * w ** 3).sum().backward(create_graph=True)
+        return w.grad.requires_grad
+    weight = values(3, 4).requires_grad_()
+
+    def arguments(i: int) -> Any:
+        weight.grad = None
+        return (values(3, 4, seed=i),)
+    return World(lambda x: step(x, weight), arguments, lambda: weight.grad.detach())
+
+
+@CAPTURED
+def double_backward_beside_writes() -> World:
+    """A compiled graph that reads what it writes could not run again."""
+    count = torch.ones(4)
+
+    def step(x: Any, w: Any) -> Any:
+        count.add_(1)
+        (x * w ** 3 * count).sum().backward(create_graph=True)
+        penalty = w.grad.pow(2).sum()
+        w.grad = None
+        penalty.backward()
+    return with_weight(step)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", CAPTURED, ids=lambda make: make.__name__)
 def test_captured(make: Make, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,28 +277,6 @@ def history_that_comes_in_through_a_write() -> World:
         made.add_(view)
         (made * base[0]).sum().backward()
     return World(step, lambda i: (weight, weight[i % 3]), lambda: weight.grad)
-
-
-@BROKEN
-def a_hook_on_a_leaf() -> World:
-    weight, seen = values(3, 4).requires_grad_(), []
-
-    def arguments(i: int) -> Any:
-        if i == 2:
-            weight.register_hook(lambda grad: seen.append(1) or grad * 2)
-        return (values(3, 4, seed=i),)
-    return World(lambda x: (x * weight).sum().backward(), arguments, lambda: (weight.grad, seen))
-
-
-@BROKEN
-def a_hook_behind_the_accumulation() -> World:
-    weight, seen = values(3, 4).requires_grad_(), []
-
-    def arguments(i: int) -> Any:
-        if i == 2:
-            weight.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.sum().item()))
-        return (values(3, 4, seed=i),)
-    return World(lambda x: (x * weight).sum().backward(), arguments, lambda: (weight.grad, seen))
 
 
 @BROKEN
@@ -296,33 +323,6 @@ def one_gradient_of_two_leaves() -> World:
     a, b = values(3, 4).requires_grad_(), values(3, 4, seed=4).requires_grad_()
     a.grad = b.grad = torch.zeros(3, 4)
     return World(lambda x: (x * a * b).sum().backward(), lambda i: (values(3, 4, seed=i),), lambda: (a.grad, b.grad))
-
-
-@BROKEN
-def double_backward() -> World:
-    def step(x: Any, w: Any) -> Any:
-        (x * w ** 3).sum().backward(create_graph=True)
-        return w.grad.requires_grad
-    weight = values(3, 4).requires_grad_()
-
-    def arguments(i: int) -> Any:
-        weight.grad = None
-        return (values(3, 4, seed=i),)
-    return World(lambda x: step(x, weight), arguments, lambda: weight.grad.detach())
-
-
-@BROKEN
-def double_backward_beside_writes() -> World:
-    """A compiled graph that reads what it writes could not run again."""
-    count = torch.ones(4)
-
-    def step(x: Any, w: Any) -> Any:
-        count.add_(1)
-        (x * w ** 3 * count).sum().backward(create_graph=True)
-        penalty = w.grad.pow(2).sum()
-        w.grad = None
-        penalty.backward()
-    return with_weight(step)
 
 
 @BROKEN

@@ -25,7 +25,7 @@ from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
-from stator.graph.analysis.autograd_boundaries import has_boundaries
+from stator.graph.analysis.autograd_boundaries import GRADIENTS, has_boundaries
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import NAMED_REGION
 from stator.graph.state.torch_state import SETTING_OF_SETTER
@@ -110,13 +110,13 @@ def gradients_to_take_between(gm: fx.GraphModule, inputs: Sequence[Any], setting
 
     Torch's engine takes them between pieces, so that both passes of equal layers are compiled once.
     """
-    found = gm.graph.find_nodes(op="call_function", target=torch.autograd.grad)
+    found = [node for node in gm.graph.nodes if node.target in GRADIENTS]
     return found if most_repeats(gm, found, inputs, settings, grad_enabled) >= least_repeats(settings) else []
 
 
 def is_short_step(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, grad_enabled: bool) -> bool:
     """Whether a graph is a training step that runs faster with both passes in one piece each."""
-    found = gm.graph.find_nodes(op="call_function", target=torch.autograd.grad)
+    found = [node for node in gm.graph.nodes if node.target in GRADIENTS]
     return 0 <= most_repeats(gm, found, inputs, settings, grad_enabled) < least_repeats(settings) > LEAST_REPEATS
 
 

@@ -35,6 +35,7 @@ from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, ModeState, RandomState
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
+from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
@@ -46,6 +47,7 @@ def write_effects(build: Rebuilder) -> int:
     statements: list[str] = []
     refuse_watched_deaths(build.heap)
     refuse_untold_deaths(build.vm)
+    refuse_unfinished(build.vm)
     refuse_collections(build.vm)
     write_context_sets(build)
     for state in build.vm.mechanisms:

@@ -52,6 +52,7 @@ from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
+from stator.library.asynchronous.loop_tasks import OF_LOOPS
 from stator.library.python.random_states import remade_stream, state_of
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
@@ -250,6 +251,8 @@ class Rebuilder:
             return rebuild_exception(self, value)
         if is_a(value, tuple) and module_of(type(value)) == "torch.return_types":
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
+        if cls in OF_LOOPS:
+            raise Break("SB018", "a task, a future or an event loop that leaves the call", whole_call=True)
         if new_shell(cls) is not None:
             return self.instance(value, cls)
         if id(value) in self.vm.autograd.nodes:

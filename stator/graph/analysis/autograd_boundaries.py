@@ -74,6 +74,21 @@ def retain_gradient(tensor: torch.Tensor) -> None:
     tensor.retain_grad()
 
 
+def gradients_without_hooks(outputs: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """torch.autograd.grad of leaves whose hooks the graph has as nodes of its own."""
+    held = [(each._backward_hooks, dict(each._backward_hooks)) for each in inputs if each._backward_hooks]
+    try:
+        for hooks, _ in held:
+            hooks.clear()
+        return torch.autograd.grad(outputs, inputs, *args, **kwargs)
+    finally:
+        for hooks, functions in held:
+            hooks.update(functions)
+
+
+GRADIENTS = (torch.autograd.grad, gradients_without_hooks)
+
+
 class WatchModule:
     """The target of a node: what watches the gradients of one call of a module, for its full backward hooks."""
 
@@ -182,7 +197,7 @@ def error_of_saved(fakes: list[FakeTensor], text: str) -> str:
     with torch._C.DisableTorchFunction():
         for function in functions_behind(fakes):
             cls: Any = type(function)
-            for name in _saved_names(cls):
+            for name in saved_names(cls):
                 try:
                     getattr(function, name)
                 except RuntimeError as error:
@@ -204,7 +219,7 @@ def functions_behind(fakes: Sequence[torch.Tensor]) -> dict[Any, None]:
 
 
 @functools.cache
-def _saved_names(cls: type) -> list[str]:
+def saved_names(cls: type) -> list[str]:
     """Attributes of an autograd node that unpack saved tensors, which compares versions."""
     return [name for name in dir(cls) if name.startswith("_saved_") or name == "saved_tensors"]
 

@@ -297,11 +297,10 @@ def kernel(func: Callable[..., Any], accept: Accept, refused: tuple[type, ...] =
             given.append(torch.empty_strided(size, stride, dtype=dtype, device="meta"))
             return given[-1]
 
-        require(all([type(value) in _PLAIN for value in kwargs.values()]))
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             operands = [without_memory(value) for value in args]
-            require(layouts)
-            result = attempt(func, *operands, **kwargs)
+            require(layouts and {*map(type, kwargs.values())} <= (_PLAIN if accept is of_any else _KEYWORDS))
+            result = attempt(func, *operands, **{name: without_memory(value) for name, value in kwargs.items()})
             if result is operands[0] and func in _CONVERSIONS:
                 return ARGUMENT, 0
             parts = (result,) if type(result) is torch.Tensor else result
@@ -324,6 +323,7 @@ def _named(names: str) -> Iterable[Callable[..., Any]]:
 
 
 _PLAIN = frozenset({int, float, bool, type(None), torch.dtype})
+_KEYWORDS = _PLAIN | {FakeTensor, tuple, list}
 _UNARY = """relu sigmoid tanh exp log sin cos sqrt rsqrt abs neg erf silu gelu hardswish hardsigmoid hardtanh relu6
     leaky_relu elu mish softplus"""
 _BINARY, _COMPARISONS = "add sub mul", "eq ne lt le gt ge"
@@ -332,7 +332,7 @@ _EVERY, _OF_FLOATS = partial(certain, dtypes=_NUMBERS | _BITS), partial(filled, 
 _EINSUM = torch.functional.einsum  # which permutes: strides of single elements are then in doubt
 # Names of kernels, the tensors that they take, types of numbers that they refuse or may refuse.
 _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
-    (_OF_FLOATS, (complex,), "matmul bmm addmm baddbmm softmax mean sum einsum pad"),
+    (_OF_FLOATS, (complex,), "matmul bmm addmm baddbmm softmax mean sum einsum pad linear"),
     (partial(certain, dtypes=_FLOATS), (complex,), f"{_UNARY} pow"),
     (partial(certain, dtypes=_NUMBERS), (complex, bool), f"{_BINARY} {_COMPARISONS} div truediv maximum minimum"),
     (partial(certain, dtypes=_NUMBERS | _BITS, empty=True), (), "cat"),
@@ -340,12 +340,12 @@ _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
     (partial(rows, dtypes=_NUMBERS), (complex,), "floor_divide floordiv remainder mod clamp neg abs argmax topk sort"),
     (partial(rows, dtypes=_BITS), (complex, float), "and_ or_ xor invert bitwise_and bitwise_or bitwise_not"),
     (partial(rows, dtypes=_NUMBERS | _BITS), (complex,), """logical_and logical_or logical_not where masked_fill sum any
-        all amax amin cumsum stack repeat roll flip index_select tril triu"""),
+        all amax amin max min cumsum stack repeat roll flip index_select tril triu"""),
     (partial(filled, dtypes=_NUMBERS | _BITS), (complex,), "gather"),  # laid out row by row, whatever it is given
     (partial(dense, dtypes=_FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
 )
 for _function, _flag in ((F.relu, 1), (F.relu6, 1), (F.silu, 1), (F.mish, 1), (F.hardswish, 1), (F.hardsigmoid, 1),
-                         (F.leaky_relu, 2), (F.elu, 2)):
+                         (F.leaky_relu, 2), (F.elu, 2), (F.hardtanh, 3)):
     rule_of(_function)(in_place(_flag))
 for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div truediv", binary(None, _FLOATS)),
                        (_COMPARISONS, binary(torch.bool, _NUMBERS)), ("mean sum", reduction)):

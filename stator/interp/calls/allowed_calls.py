@@ -27,6 +27,7 @@ from stator.interp.calls import module_copies
 from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
+from stator.interp.objects.process_facts import note_constant
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.native.table import NativeClass, Row, lookup, name_of, receiver_split
@@ -80,8 +81,7 @@ def runnable_row(fn: Callable[..., Any], row: Row | None) -> Row:
 
 def refuse_unlisted(fn: Any) -> None:
     """Break at a callable that is refused whatever its arguments are."""
-    if type(fn) is types.MethodType:
-        fn = fn.__func__
+    fn = fn.__func__ if type(fn) is types.MethodType else fn
     if type(fn) is types.FunctionType:
         if is_marked(fn) and id(fn) not in RULES:
             refuse_disabled(fn)
@@ -111,7 +111,7 @@ def call_allowed(vm: VM, fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | 
 def call_constant(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                   cont: Continuation | None) -> None:
     """assume_constant_result: the function is called now, with the user's own objects, and what it returns is kept."""
-    what = describe_callable(fn)
+    what = note_constant(vm, describe_callable(fn))
     args = tuple([_own(vm, what, value) for value in args])
     kwargs = {name: _own(vm, what, value) for name, value in (kwargs or {}).items()}
     if (changed := changed_trackers(vm.heap)) and Reach((fn, args, tuple(kwargs.values()))).may_read(changed):

@@ -85,9 +85,11 @@ def _module_of_c_type(owner: type) -> object:
 
 def _same_types(owner: type) -> list[type]:
     """A type that rows know, of the same name and with the same C code in each slot: for types that name no module."""
+    if not owner.__flags__ & _ON_HEAP:  # there is one of it
+        return []
     known = [row.obj for row in [*ROWS.values()] if isinstance(row.obj, type) and row.obj is not owner
              and (row.obj.__module__, row.obj.__name__) == (owner.__module__, owner.__name__)]
-    return [each for each in known[:1] if owner.__flags__ & _ON_HEAP and all(
+    return [each for each in known[:1] if all(
         key in vars(each) and _same_code(part, vars(each)[key]) for key, part in vars(owner).items()
         if isinstance(part, types.WrapperDescriptorType))]
 

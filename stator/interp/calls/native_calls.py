@@ -141,9 +141,9 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
             kwargs = {name: vm.python_callable(value) if name in ("key", "func") else value
                       for name, value in kwargs.items()}
     try:
-        result = vm.native(fn, args, kwargs)
+        result = call_heard(vm, fn, args, kwargs) if row.warns else vm.native(fn, args, kwargs)
     finally:
-        if row.mutates and row.calls_back:
+        if row.mutates and row.calls_back and every:
             vm.heap.note_write(every[0])  # called back, the program may have looked for changes so far
     if row.compares:
         note_made(vm.heap, result)

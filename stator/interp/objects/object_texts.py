@@ -72,8 +72,9 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
     if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and (type(args[1]) is not str or args[1]):
         return MISSING
     tracker = vm.heap.by_standin.get(id(args[0]))
-    if tracker is not None and tracker.shape is ShadowKind.OPAQUE and not _is_plain_error(tracker.original) \
-            and changed_trackers(vm.heap):
+    if tracker is not None and tracker.shape is ShadowKind.OPAQUE and changed_trackers(vm.heap) and not (
+            is_a(tracker.original, BaseException) and module_of(type(tracker.original)) == "builtins"
+            and all(type(each) in CONSTANT_TYPES for each in tracker.original.args)):
         raise Break("SB006", f"the text of a {type(args[0]).__name__}, which may hold objects that were changed")
     if tracker is None or tracker.shape in (ShadowKind.TENSOR, ShadowKind.OPAQUE) \
             or _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
@@ -82,11 +83,6 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
     guard_names(vm, type(tracker.original))
     vm.identity.of_process = "a text with the address of an object"
     return object.__repr__(tracker.original)
-
-
-def _is_plain_error(value: Any) -> bool:
-    return is_a(value, BaseException) and module_of(type(value)) == "builtins" \
-        and all(type(each) in CONSTANT_TYPES for each in value.args)
 
 
 def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:

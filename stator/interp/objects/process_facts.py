@@ -35,3 +35,9 @@ def note_number(vm: VM, function: str) -> None:
     frame = vm.running
     if frame.scope.namespace is not vars(copy) and frame.code.co_name != "__hash__":
         vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
+
+
+def note_constant(vm: VM, function: str) -> str:
+    """Note a result that the user declares constant: its function may read what another process has otherwise."""
+    vm.identity.of_process = vm.identity.of_process or f"the result of {function}, assumed constant"
+    return function

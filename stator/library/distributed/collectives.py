@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
@@ -73,12 +74,12 @@ class Collective:
 
     def same_layout(self, tensors: Sequence[FakeTensor]) -> bool:
         with torch._C.DisableTorchFunction():
-            return len({(tuple(each.shape), each.dtype) for each in tensors}) == 1
+            return all(equal_layout(each, tensors[0]) for each in tensors)
 
     def require_shape(self, made: FakeTensor, wanted: FakeTensor) -> None:
         """Break where the backend itself has to decide whether a tensor fits the result."""
         with torch._C.DisableTorchFunction():
-            if made.shape != wanted.shape or made.dtype != wanted.dtype:
+            if not equal_layout(made, wanted):
                 raise Break("SB015", "a collective into a tensor of another shape")
 
     def begin(self, kind: str, written: Sequence[FakeTensor], read: Sequence[FakeTensor], numbers: Sequence[int] = (),
@@ -93,6 +94,12 @@ class Collective:
         work = PendingWork(waited, results, outputs)
         self.vm.fresh[id(work)] = work
         return work
+
+
+def equal_layout(one: FakeTensor, other: FakeTensor) -> bool:
+    """Whether two tensors surely have one shape; an unbacked size equals itself alone."""
+    return one.dtype == other.dtype and one.dim() == other.dim() and all(
+        statically_known_true(first == second) for first, second in zip(one.shape, other.shape, strict=True))
 
 
 def call_between_pieces(vm: VM, operator: OpOverload, *args: object) -> None:

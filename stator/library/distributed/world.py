@@ -74,6 +74,9 @@ if dist.is_available():
     refuse(dist.all_gather_object, dist.broadcast_object_list, dist.gather_object, dist.scatter_object_list,
            dist.send_object_list, dist.recv_object_list, code="SB015", detail="objects pickled for other ranks")
 
+    refuse(dist.new_group, dist.init_process_group, dist.destroy_process_group, dist.split_group, code="SB015",
+           detail="a process group that is made or destroyed")
+
     @rule(C10D.ProcessGroup._get_backend)
     def _backend(vm: VM, group: dist.ProcessGroup, device: torch.device) -> object:
         found = vm.guard_identity(group)._get_backend(device)

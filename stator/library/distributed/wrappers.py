@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
 from stator.interp.vm import VM
 from stator.library.distributed.dtensor import MODULE, register_rules
+from stator.library.distributed.sharded_modules import STATES, register_hooks
 from stator.ranks.buckets import note_forward
 
 _FSDP = "torch.distributed.fsdp"
@@ -44,6 +45,7 @@ _LATER: dict[str, tuple[str, Callable[..., None]]] = {  # a member of the module
     MODULE: ("DTensor", lambda cls: register_rules()),
     f"{_FSDP}.fully_sharded_data_parallel": ("FullyShardedDataParallel", _refuse_forward),
     f"{_FSDP}._fully_shard._fsdp_common": ("_dynamo_disable", _refuse_disabled),
+    STATES: ("FSDPState", register_hooks),
 }
 
 

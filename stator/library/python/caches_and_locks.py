@@ -265,12 +265,27 @@ def _hashable(vm: VM, value: object) -> Any:
         return value
     if type(value) is tuple and vm.heap.tracker_of(value) is None:
         return tuple([_hashable(vm, item) for item in value])
+    if _is_annotation(vm, value):
+        return value
     if vm.heap.tracker_of(value) is None and not is_a(value, enum.Enum):
         raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")
     original = vm.guard_identity(value)
     if not is_lookup_key(original) and not is_a(original, torch.Tensor):
         raise Break("SB013", f"a cached function, called with a {type(original).__name__}, which hashes itself")
     return original
+
+
+def _is_annotation(vm: VM, value: object) -> bool:
+    """Whether it is made by typing, of classes and constants alone: no code of the program hashes or compares it."""
+    if type(value) is tuple and vm.heap.tracker_of(value) is None:
+        return all([_is_annotation(vm, part) for part in value])
+    if is_a(value, type):
+        return type(value).__hash__ is type.__hash__ and type(value).__eq__ is type.__eq__
+    if type(value).__module__ != "typing":
+        return is_constant(value)
+    if type(value).__hash__ is object.__hash__:
+        return True
+    return all([_is_annotation(vm, part) for part in (instance_dict(value) or {}).values()])
 
 
 @rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]

@@ -44,9 +44,6 @@ from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS
 from stator.shapes.symbolic_values import SYMBOLIC
 
-_DRIVERS = ("__aiter__", "__anext__", "asend", "athrow", "aclose", "send", "throw", "close", "__await__", "__iter__",
-            "__next__")
-
 
 @rule(dict.get, unasked=True)
 def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
@@ -122,7 +119,9 @@ def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: object) -> Any:
     elif is_a(obj, (set, frozenset)):
         vm.check_order(obj)
     refuse_changed_builtins(vm, callee.__name__)
-    if callee is object.__reduce_ex__ and is_a(obj, BaseException):  # C code would run a method that has a rule
+    row = ROWS.get(id(type(obj).__dict__.get("__reduce__")))
+    if callee is object.__reduce_ex__ and (is_a(obj, BaseException) or row is not None and row.warns):
+        # C code would run a method that has a rule, or warn of it
         return vm.call_sync(vm.sync(lambda: vm.load_attr(obj, "__reduce__")), ())
     return vm.native(callee, (obj, *protocol))
 
@@ -306,27 +305,3 @@ suspending_rule(types.GeneratorType.close, types.CoroutineType.close, AWAITED.cl
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
 rule(sys.exception)(lambda vm: vm.exc_state.topmost())
-
-
-async def _sample() -> Any:
-    yield None
-
-
-def _awaitables() -> tuple[type, ...]:
-    agen = _sample()
-    send, close = agen.asend(None), agen.aclose()
-    kinds = (types.AsyncGeneratorType, type(send), type(close))
-    send.close()
-    close.close()
-    return kinds
-
-
-@rule(*[vars(owner)[name] for owner in _awaitables() for name in _DRIVERS if name in vars(owner)])
-def _drive(vm: VM, callee: object, driven: object, /, *args: object) -> Any:
-    if type(driven) is types.AsyncGeneratorType and id(driven) not in vm.generators:
-        raise Break("SB014", "an async generator from outside")
-    if vm.heap.is_opaque(driven):
-        raise Break("SB014", "what an async generator from outside is awaited through")
-    if sys.get_asyncgen_hooks().firstiter is not None:
-        raise Break("SB018", "an async generator under an event loop's hooks")
-    return vm.native(callee, (driven, *args))

@@ -20,7 +20,7 @@ from stator.interp.frame import Continuation, Raised
 from stator.interp.noted_effects import frozen, joined, text_of
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
-from stator.source import Source
+from stator.source import Pinned, Source
 
 _LOG_KEYWORDS = frozenset({"extra", "stacklevel", "exc_info", "stack_info"})
 _RECORD_NAMES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
@@ -40,7 +40,7 @@ def _print(vm: VM, /, *values: Any, sep: Any = None, end: Any = None, file: Any 
         pieces = (*(piece for part in parts for piece in (sep, part)), end)[0 if not parts else 1:]
         watched = noted.written_in_python(file)
         noted.note(vm, noted.Printed("stdout" if file is sys.stdout else "stderr", joined(list(pieces)),
-                         pieces if watched else (), type(flush) is bool and flush), watched)
+                         pieces if watched else (), type(flush) is bool and flush), watched and (file,))
     elif file is not None:
         for number, value in enumerate(values):
             if number:
@@ -82,23 +82,29 @@ def _log(vm: VM, callee: Any, self: object, *args: Any, **kwargs: Any) -> None:
     if type(extra) is dict and extra.keys() & _RECORD_NAMES:
         raise Raised(KeyError(f"Attempt to overwrite {next(iter(extra.keys() & _RECORD_NAMES))!r} in LogRecord"))
     frame, outward = noted.pointed_at(vm, kwargs.get("stacklevel", 1), logging)
+    handlers = handled_in_python(original)
+    vm.heap.guard_call(is_handled_by, True, Pinned(original), *map(Pinned, handlers))
     noted.note(vm, noted.Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
                     frame.function.rpartition(".")[2], outward, extra, kwargs.get("exc_info")),
-         handled_in_python(original), logging)
+         handlers, logging)
 
 
-def handled_in_python(logger: Any) -> bool:
-    """Whether a message reaches handlers, filters or streams that are the user's own code."""
+def handled_in_python(logger: Any) -> tuple[object, ...]:
+    """Handlers, filters and streams that a message reaches and that are the user's own code."""
+    found: list[object] = []
     while logger is not None:
+        found += logger.filters
         for handler in logger.handlers:
             stream = getattr(handler, "stream", None)
-            if not type(handler).__module__.startswith("logging") or handler.filters \
-                    or stream is not None and noted.written_in_python(stream):
-                return True
-        if logger.filters:
-            return True
+            found += [*handler.filters, *([] if type(handler).__module__.startswith("logging") else [handler]),
+                      *([stream] if stream is not None and noted.written_in_python(stream) else [])]
         logger = logger.parent if logger.propagate else None
-    return False
+    return tuple(found)
+
+
+def is_handled_by(logger: object, *handlers: object) -> bool:
+    """A pure reader for guards."""
+    return noted.are_same(handled_in_python(logger), handlers)
 
 
 @suspending_rule(logging.Logger.isEnabledFor)
@@ -146,7 +152,7 @@ def _write(vm: VM, callee: Any, stream: Any, data: Any, /) -> Any:
         return vm.native_unhooked(callee, (stream, data))
     for name in ("stdout", "stderr"):
         if stream is vm.heap.scope(sys.__dict__).read(name) and type(data) is str:
-            noted.note(vm, noted.Printed(name, data), noted.written_in_python(stream))
+            noted.note(vm, noted.Printed(name, data), noted.written_in_python(stream) and (stream,))
             return len(data)
     noted.may_break(vm, "write()")
     _note_write(vm, stream, data)

@@ -13,18 +13,17 @@ import functools
 import random
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from stator.breaks import Break, Strategy
-from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
-from stator.library.python.random_states import guard_state, stand_in, state_of
+from stator.library.python.random_functions import draw_whole
+from stator.library.python.random_states import Draw, drawn_array, guard_state, stand_in, state_of
 from stator.source import Drawn, Pinned, Source
 
 _SEEDS = (int, float, str, bytes)
@@ -97,18 +96,6 @@ refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, co
        detail="the state of a random stream")
 
 
-@dataclass(frozen=True)
-class Draw:
-    """One call of a stream's method, which the residual makes."""
-
-    function: Any
-    stream: Source
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...]
-    source: Drawn
-    parts: tuple[Drawn, ...] = ()  # of a call that makes a list: one for each of its numbers
-
-
 def draw(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, bounds: Any = None) -> Any:
     """The number that a call of a stream's method will give."""
     stream, *rest = args
@@ -116,6 +103,7 @@ def draw(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, bounds: A
     original = vm.heap.original_of(stream)
     source = vm.heap.source_of(stream)
     cls = type(original)
+    draw_whole(vm, original)
     values = _as_they_are(vm, rest)
     named = dict(zip(kwargs, _as_they_are(vm, kwargs.values()), strict=True))
     scratch = _SCRATCH.get(cls)
@@ -187,18 +175,6 @@ def drawn_list(vm: VM, function: Any, stream: Source, values: Any, named: Any, e
     place, parts = Drawn(index, name), tuple(Drawn((index, number), name) for number in range(len(example)))
     vm.residual.draws.append(Draw(function, stream, values, tuple(named.items()), place, parts))
     return [vm.recorder.add_drawn(type(bounds[0]), part, bounds) for part in parts]
-
-
-def drawn_array(vm: VM, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
-    """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
-    place = Drawn(len(vm.residual.draws), function.__name__)
-    fake = vm.recorder.add_input(real_tensor(example), place)
-    vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold
-    memory = vm.heap.arrays
-    memory.backed[id(example)] = (example, fake)
-    memory.drawn[id(example)] = place
-    vm.residual.draws.append(Draw(function, stream, values, tuple(named.items()), place))
-    return example
 
 
 def _is_plain(value: Any) -> bool:

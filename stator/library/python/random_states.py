@@ -7,13 +7,16 @@ copy, a guard compares the state, and the residual sets the stream to the state 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from stator.guards.guard import Kind
+from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.vm import VM
-from stator.source import CallOf, Pinned
+from stator.source import CallOf, Drawn, Pinned, Source
 
 _COMPARABLE = (random.Random, numpy.random.RandomState)  # whose states guards compare
 
@@ -69,3 +72,28 @@ def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
 def restore_streams(saved: tuple[Any, ...]) -> None:
     for stream, state in saved:
         set_state(stream, state)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One call of a stream's method, which the residual makes."""
+
+    function: Any
+    stream: Source
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    source: Drawn
+    parts: tuple[Drawn, ...] = ()  # of a call that makes a list: one for each of its numbers
+
+
+def drawn_array(vm: VM, function: Callable[..., object], stream: Source, values: tuple[object, ...],
+                named: dict[str, Any], example: numpy.ndarray[Any, Any]) -> object:
+    """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
+    place = Drawn(len(vm.residual.draws), function.__name__)
+    fake = vm.recorder.add_input(real_tensor(example), place)
+    vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold
+    memory = vm.heap.arrays
+    memory.backed[id(example)] = (example, fake)
+    memory.drawn[id(example)] = place
+    vm.residual.draws.append(Draw(function, stream, values, tuple(named.items()), place))
+    return example

@@ -1,18 +1,31 @@
-"""A rule for sys.__excepthook__.   sys.stderr = io.StringIO(); sys.__excepthook__(...)  ->  the text is in the stream
+"""Rules for hooks of sys and the environment.   sys.stderr = io.StringIO(); sys.__excepthook__(...)  ->  the text in it
 
 In: an exception, while the program has put a stream of its own in the place of sys.stderr.  Out: the stream with the
-text of the exception.  For a NameError CPython compares the names of the frames behind it, which a trace does not have.
+text of the exception.  For a NameError CPython compares the names of its frame, of the globals and of builtins, which
+are guarded; from 3.12 on also attributes of `self`, where the call breaks.
+
+    breakpoint()                       ->  the hook that the program has set, or that $PYTHONBREAKPOINT names
+    os.environ["NAME"] = "value"       ->  the mapping changes as any; putenv() is an effect
 """
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import io
+import os
+import posix
 import sys
+import types
+import warnings
 
 from stator.breaks import Break
+from stator.host.own_code import OWN_FOLDER
 from stator.host.value_kinds import is_a
-from stator.interp.rule_registry import rule
+from stator.interp.noted_effects import PlainCall, note
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
+from stator.source import Pinned
 
 _CHAIN = [vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")]
 _parts_of = vars(BaseExceptionGroup)["exceptions"].__get__
@@ -30,7 +43,9 @@ def _show(vm: VM, exc_type: object, value: object, traceback: object, /) -> None
         if id(error) in seen or not is_a(error, BaseException):
             continue
         seen.add(id(error))
-        if is_a(error, (NameError, ImportError, SyntaxError)) or vm.heap.tracker_of(error) is not None:
+        if type(error) in (NameError, UnboundLocalError) and vm.heap.tracker_of(error) is None:
+            _guard_names(vm, error)  # type: ignore[arg-type]
+        elif is_a(error, (NameError, ImportError, SyntaxError)) or vm.heap.tracker_of(error) is not None:
             raise Break("SB015", f"sys.__excepthook__ of a {type(error).__name__}, which reads frames or files")
         todo += [get(error) for get in _CHAIN]
         todo += _parts_of(error) if is_a(error, BaseExceptionGroup) else ()
@@ -41,3 +56,56 @@ def _show(vm: VM, exc_type: object, value: object, traceback: object, /) -> None
         vm.native(sys.__excepthook__, (exc_type, value, traceback))
     finally:
         sys.stderr = before
+
+
+def names_in(namespace: dict[str, object]) -> str:
+    """A pure reader for guards: the names that CPython may suggest."""
+    return " ".join([name for name in namespace if type(name) is str])
+
+
+def _guard_names(vm: VM, error: BaseException) -> None:
+    """Guard the names with which CPython compares the one that was not found."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = None if trace is None else trace.tb_frame
+    if frame is None or "self" in frame.f_code.co_varnames or frame.f_code.co_filename.startswith(OWN_FOLDER):
+        raise Break("SB015", "sys.__excepthook__ of a NameError, for which CPython reads locals of its frame")
+    for namespace in (frame.f_globals, builtins.__dict__):
+        scope = vm.heap.scopes.get(id(namespace))
+        if scope is not None and scope.overlay:
+            raise Break("SB015", "sys.__excepthook__ of a NameError, after globals were changed")
+        vm.heap.guard_call(names_in, names_in(namespace), Pinned(namespace))
+
+
+def run_breakpoint(*args: object, **kwargs: object) -> object:
+    """`sys.breakpointhook` of C, interpreted."""
+    name = os.environ.get("PYTHONBREAKPOINT") or "pdb.set_trace"
+    if name == "0":
+        return None
+    module, _, function = name.rpartition(".")
+    try:
+        hook = getattr(importlib.import_module(module or "builtins"), function)
+    except (ImportError, AttributeError, ValueError, TypeError):
+        warnings.warn(f'Ignoring unimportable $PYTHONBREAKPOINT: "{name}"', RuntimeWarning, stacklevel=2)
+        return None
+    return hook(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+@suspending_rule(sys.__breakpointhook__)
+def _break_by_environment(vm: VM, cont: object, /, *args: object, **kwargs: object) -> None:
+    if sys.flags.ignore_environment:
+        raise Break("SB006", "breakpoint() without an environment")
+    vm.call(run_breakpoint, args, kwargs, cont)
+
+
+@suspending_rule(builtins.breakpoint)
+def _break_by_hook(vm: VM, cont: object, /, *args: object, **kwargs: object) -> None:
+    vm.call(vm.heap.scope(sys.__dict__).read("breakpointhook"), args, kwargs, cont)
+
+
+@rule(posix.putenv, posix.unsetenv)
+def _set_environment(vm: VM, callee: types.BuiltinFunctionType, /, *args: object) -> None:
+    if any(type(each) is not bytes for each in args):
+        raise Break("SB015", f"{callee.__name__} with something else than bytes")
+    note(vm, PlainCall(callee, args, {}), False)

@@ -6,6 +6,7 @@ the leaf where others have that tensor too; to an existing one it is added in pl
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,16 +15,26 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.analysis.autograd_boundaries import CONSUMED, FREED, behind, error_of_saved
+from stator.graph.analysis.autograd_boundaries import (
+    CONSUMED,
+    FREED,
+    GRADIENTS,
+    behind,
+    error_of_saved,
+    retain_gradient,
+)
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
+from stator.graph.state.torch_state import without_grad
 from stator.host.suspended_patches import NOW
+from stator.interp.noted_effects import Converted, note_warning
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd, grad_of
 from stator.interp.vm import VM
 from stator.library.torch import gradients
 from stator.library.torch.compiler_functions import BACKWARD
 from stator.library.torch.layers_and_optimisers import RECURRENT
+from stator.library.torch.leaf_hooks import LeafHooks
 from stator.settings.process_config import config
 
 
@@ -48,31 +59,42 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
         raise Break("SB016", BACKWARD)
     if any(name in ("grad", "_grad") for _, name, _ in NOW.patches):
         raise Break("SB016", f"{BACKWARD}, beside a replaced Tensor.grad")
-    gradients.require_plain_engine(vm, BACKWARD, (retain_graph, create_graph))
-    if create_graph:  # where that graph cannot run again, no compiled one has a second derivative
-        raise behind_autograd(vm, "SB016", f"{BACKWARD}, with create_graph=True")
+    gradients.require_plain_engine(vm, BACKWARD, (retain_graph, create_graph), accumulates=True)
     if vm.recorder.wrappers.behind:
         raise Break("SB016", f"{BACKWARD}, beside wrapper subclasses")
+    if create_graph and not torch.is_grad_enabled():
+        raise behind_autograd(vm, "SB016", f"{BACKWARD}, with create_graph=True where gradients are off")
     outputs = gradients.tensors_of(vm, BACKWARD, tensors)
     seeds = None if given is None else gradients.tensors_of(vm, BACKWARD, given, True)
-    leaves = gradients.leaves_behind(vm, BACKWARD, outputs)
-    if inputs is not None:
-        wanted = {id(each): each for each in gradients.tensors_of(vm, BACKWARD, inputs)}
-        if not wanted or not wanted.keys() <= set(map(id, leaves)):
-            raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
-        leaves = list(wanted.values())
+    leaves = gradients.leaves_behind(vm, BACKWARD, outputs, accumulates=True)
     recorder = vm.recorder
     reached = {node for output in outputs for node in behind(recorder.node_of(output))}
+    retained = [each for each in vm.autograd.retained.values() if recorder.node_of(each) in reached]
+    if any(hook is not None and hook.tensor is each for each in retained for _, hook in vm.autograd.hooks.values()):
+        raise Break("SB016", f"{BACKWARD}, to a tensor with a hook that keeps its gradient")
+    if inputs is not None:
+        wanted = {id(each): each for each in gradients.tensors_of(vm, BACKWARD, inputs)}
+        if not wanted or retained or not wanted.keys() <= set(map(id, leaves)):
+            raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
+        leaves = list(wanted.values())
     if not recorder.backend.in_order and any(
             "recompute" in node.meta or node.target is tag_activation_checkpoint for node in reached):
         raise Break("SB016", f"{BACKWARD}, through a checkpoint, whose memory only a graph of its own saves")
+    hooks = LeafHooks(vm, BACKWARD, leaves)
     grads = [current_grad(vm, leaf) for leaf in leaves]
     require_own_memory(vm, [grad for grad in grads if grad is not None])
-    options = {"retain_graph": retain_graph, "create_graph": False, "allow_unused": True, "materialize_grads": False}
-    found = gradients.gradients_of_fakes(vm, BACKWARD, outputs, leaves, seeds, options)
+    options = {"retain_graph": retain_graph, "create_graph": bool(create_graph), "allow_unused": True,
+               "materialize_grads": False}
+    targets = leaves + retained
+    handles = hooks.watch(outputs) if hooks else ()
+    try:
+        found = gradients.gradients_of_fakes(vm, BACKWARD, outputs, targets, seeds, options)
+    finally:
+        for handle in handles:
+            handle.remove()
     with torch._C.DisableTorchFunction():
         if any(each is not None and (each.layout is not torch.strided or each.dtype is not leaf.dtype)
-               for each, leaf in zip(found, leaves, strict=True)):
+               for each, leaf in zip(found, targets, strict=True)):
             raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
     # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
     unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
@@ -81,28 +103,73 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
-    gradients.record_gradients(vm, outputs, leaves, seeds, options, found)
-    if not retain_graph:  # nobody reads for a checkpoint that a pass has consumed
+    gradients.record_gradients(vm, outputs, targets, seeds, options, found, GRADIENTS[bool(hooks)])
+    if not retain_graph and not create_graph:  # nobody reads for a checkpoint that a pass has consumed
         recorder.log.read_again = [each for each in recorder.log.read_again if not each[1] <= reached]
-    for leaf, grad, new, shared in zip(leaves, grads, found, is_shared, strict=True):
-        if new is None:
-            continue
-        if grad is None:
-            vm.tensors.grads[id(leaf)] = (leaf, new if not shared and is_laid_out_as(new, leaf) else
-                                          copy_laid_out_as(vm, new, leaf))
-        else:
-            vm.torch_call(torch.Tensor.add_, (grad, new), None)
+    if create_graph:
+        note_warning(vm, warn_of_cycles, UserWarning, kind=Converted)
+    has_history = any(each is not None and each.requires_grad for each in (*grads, *found))
+    with without_grad(vm.torch_state) if not create_graph and (hooks or retained or has_history) else nullcontext():
+        for place in hooks.order if hooks else range(len(leaves)):
+            if found[place] is not None:
+                accumulate(vm, hooks, place, grads[place], found[place], is_shared[place], bool(create_graph))
+            elif any(hooks.hooks[place]):
+                raise Break("SB016", f"{BACKWARD}, with a hook on a leaf that gets no gradient")
+        for each, new in zip(retained, found[len(leaves):], strict=True):
+            retain(vm, each, new)
 
 
-def current_grad(vm: VM, leaf: FakeTensor) -> Any:
+def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, new: FakeTensor, is_shared: bool,
+               create_graph: bool) -> None:
+    """As AccumulateGrad of torch does it, with the hooks before and behind it."""
+    leaf = hooks.leaves[place]
+    new = hooks.before(place, new)
+    is_stolen = False
+    if grad is None:
+        with torch._C.DisableTorchFunction():
+            is_view = new._is_view()
+        copied = is_shared or create_graph or bool(hooks.hooks[place][0])
+        is_stolen = is_view and not copied
+        vm.tensors.grads[id(leaf)] = (leaf, new if not copied and is_laid_out_as(new, leaf) else
+                                      copy_laid_out_as(vm, new, leaf))
+    elif create_graph:
+        vm.tensors.grads[id(leaf)] = (leaf, vm.torch_call(torch.add, (grad, new), None))
+    else:
+        vm.torch_call(torch.Tensor.add_, (grad, new), None)
+    hooks.after(place, is_stolen)
+
+
+def retain(vm: VM, tensor: FakeTensor, new: FakeTensor | None) -> None:
+    """Set the gradient of a tensor under retain_grad(), and have no node do it again."""
+    graph, node = vm.recorder.graph, vm.recorder.node_of(tensor)
+    for each in graph.find_nodes(op="call_function", target=retain_gradient):
+        if each.args == (node,):
+            graph.erase_node(each)
+    if new is not None:
+        grad = vm.tensors.grads.get(id(tensor), (None, None))[1]
+        vm.tensors.grads[id(tensor)] = (tensor, vm.torch_call(
+            torch.clone, (new,), {"memory_format": torch.contiguous_format}) if grad is None else
+            vm.torch_call(torch.add, (grad, new), None))
+
+
+def warn_of_cycles() -> None:
+    """Have torch warn of create_graph=True, once in a process."""
+    with torch.enable_grad():
+        leaf = torch.zeros((), requires_grad=True)
+        leaf.backward(create_graph=True)
+        leaf.grad = None
+
+
+def current_grad(vm: VM, leaf: FakeTensor) -> FakeTensor | None:
     tracker = vm.heap.by_standin.get(id(leaf))
     if tracker is not None and type(tracker.original) not in PLAIN_CLASSES:
         raise Break("SB016", f"{BACKWARD}, to a leaf that is a {type(tracker.original).__name__}")
-    grad = grad_of(vm, leaf, tracker)
+    grad: FakeTensor | None = grad_of(vm, leaf, tracker)
     if grad is None:
         return None
     with torch._C.DisableTorchFunction():
-        if type(grad) is not FakeTensor or grad.requires_grad or grad.layout is not torch.strided \
+        if type(grad) is not FakeTensor or grad.requires_grad and id(grad) in vm.heap.by_standin \
+                or grad.layout is not torch.strided \
                 or grad.dtype is not leaf.dtype or grad.is_inference():
             raise Break("SB016", f"{BACKWARD}, into a .grad that is no plain tensor")
     return grad

@@ -80,13 +80,14 @@ def captured_gradients(vm: VM, results: object, wanted: object, grad_outputs: ob
     return found
 
 
-def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...]) -> None:
-    """Break where the engine would call the program, or do otherwise than compute gradients."""
+def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...], accumulates: bool = False) -> None:
+    """Break where the engine would call the program beside hooks on leaves, or do otherwise than compute gradients."""
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", what)
     vm.recorder.refuse_tangents(what)
-    hooked = any(hook is not None and (hook.node is None or hook.on_node) for _, hook in vm.autograd.hooks.values())
-    if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
+    hooked = any(hook is not None and (hook.node is None and not accumulates or hook.on_node)
+                 for _, hook in vm.autograd.hooks.values())
+    if vm.autograd.retained and not accumulates or vm.autograd.watches or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{what}, after retain_grad() or a hook was registered")
     if any(flag is not None and type(flag) is not bool for flag in flags):
         raise Break("SB016", f"{what}, with flags that are no constants")
@@ -108,8 +109,8 @@ def tensors_of(vm: VM, what: str, value: object, or_none: bool = False) -> list[
     return found
 
 
-def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
-    """The leaves that the engine reaches; a break where it could leave the graph, or call a hook there."""
+def leaves_behind(vm: VM, what: str, outputs: list[Any], accumulates: bool = False) -> list[Any]:
+    """The leaves that the engine reaches; a break where it could leave the graph, or, to no leaf, call a hook there."""
     recorder = vm.recorder
     with torch._C.DisableTorchFunction():
         functions = boundaries.functions_behind(outputs)
@@ -127,6 +128,8 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any]) -> list[Any]:
             for each in node.all_input_nodes if each.op == "placeholder" and boundaries.wants_grad(each)}
     if not used <= {recorder.node_of(leaf) for leaf in leaves}:
         raise Break("SB016", f"{what}, whose history the trace does not know")
+    if accumulates:
+        return leaves
     trackers = [tracker for leaf in leaves if (tracker := vm.heap.by_standin.get(id(leaf))) is not None]
     if not _core.plain_leaves(*[tracker.original for tracker in trackers]):
         raise Break("SB016", f"{what}, which calls a hook")
@@ -139,7 +142,9 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
                        ) -> tuple[Any, ...]:
     """Run the engine on the fakes; it frees what it frees in eager."""
     try:
+        # Gradients are as large as their tensors: a size that a formula makes (of a mask) stays inside.
         with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
+                vm.recorder.symbols.shape_env.ignore_fresh_unbacked_symbols(), \
                 torch.autograd.set_multithreading_enabled(False):
             found: tuple[Any, ...] = torch.autograd.grad(outputs, inputs, seeds, **options)
     except Break:  # of code of the program that the engine calls
@@ -158,8 +163,8 @@ def handed_on(vm: VM, found: tuple[Any, ...]) -> Any:
 
 
 def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any],
-                     found: tuple[Any, ...]) -> None:
-    vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds), options, found)
+                     found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad) -> None:
+    vm.recorder.record("call_function", target, (outputs, inputs, seeds), options, found)
     vm.recorder.log.changes += 1
     vm.autograd.consumes = vm.autograd.consumes or not (
         options["create_graph"] if options["retain_graph"] is None else options["retain_graph"])

@@ -6,6 +6,9 @@ import gc
 from types import CodeType
 from typing import Any
 
+import pytest
+
+from stator import _hook
 from stator.code.decode import MalformedCode, _bodies, decode
 from stator.code.encode import opcode_of
 from stator.code.instruction import Instruction
@@ -204,3 +207,16 @@ def test_opcode_sets() -> None:
     assert not [name for name in ALL_OPNAMES if name.startswith("INSTRUMENTED_") or name == "SETUP_FINALLY"]
     assert {"RESUME", "LOAD_FAST", "CALL", "RETURN_VALUE"} <= DECODED_OPNAMES
     assert not {"CACHE", "EXTENDED_ARG"} & DECODED_OPNAMES
+
+
+def test_the_collector_does_not_visit_instructions() -> None:
+    def loop(x: int) -> list[int]:
+        with open(__file__) as file:
+            return [x + 1 for _ in file]
+
+    unit = decode(loop.__code__)
+    program = _hook.with_handlers(unit.instructions, {each.opname: print for each in unit.instructions})
+    assert [(print, each) for each in unit.instructions] == program
+    assert not any(map(gc.is_tracked, (*unit.instructions, *program)))
+    with pytest.raises(KeyError):
+        _hook.with_handlers(unit.instructions, {})

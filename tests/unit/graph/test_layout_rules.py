@@ -239,9 +239,9 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "to": ((torch.float64,), (torch.device("cpu"),), ("cpu", torch.int64), (torch.float32, False, True)),
     "clone": ((),), "new_zeros": (((2, 3),), ((),)), "new_ones": (((2, 3),), ((),)), "new_full": (((2, 3), 1),),
     "zeros_like": ((),), "ones_like": ((),), "full_like": ((2,),), "repeat": ((1, 2, 1, 1), (2, 2, 2, 3)),
-    "roll": ((1,), (1, 0)), "flip": ((0,), ((0, 1),)), "tril": ((), (1,)), "triu": ((), (-1,)), "cumsum": ((0,), (-1,)),
+    "roll": ((1,), (1, 0), ((1, 0), (0, 1))), "flip": ((0,), ((0, 1),)), "tril": ((), (1,)), "triu": ((), (-1,)), "cumsum": ((0,), (-1,)),
     "topk": ((1,), (2, 0)), "sort": ((), (0,)), "amax": ((), (0,), ((0, 1), True)), "amin": ((), (-1,)),
-    "argmax": ((), (0,), (-1, True)), "any": ((), (0,)), "all": ((), (-1, True)), "clamp": ((0.0, 1.0), (None, 2)),
+    "max": ((), (0,), (-1, True)), "min": ((), (1,), (0, True)), "argmax": ((), (0,), (-1, True)), "any": ((), (0,)), "all": ((), (-1, True)), "clamp": ((0.0, 1.0), (None, 2)),
     "avg_pool2d": ((2,), (2, 1), ((1, 2), 2, (0, 1))), "adaptive_avg_pool2d": ((1,), ((2, 1),)),
     "max_pool2d": ((2,), (2, 1, 1), ((1, 2), None, 0, 1, True)), "unflatten": ((1, (2, 3)), (0, (2, -1))),
     "getitem": tuple((key,) for key in _KEYS), "__getitem__": tuple((key,) for key in _KEYS)}
@@ -261,17 +261,32 @@ _BINARY = ("add", "sub", "mul", "truediv", "div", "eq", "ne", "lt", "le", "gt", 
            "bitwise_and", "bitwise_or", "type_as")
 
 
+def sized_as(function: Any) -> Callable[[random.Random], Case]:
+    def make(rng: random.Random) -> Case:
+        x = tensor(rng, rng.choice(((2, 6), (4, 3), (1, 12), (12,), (3, 1, 4))))
+        return function, (x, tensor(rng, rng.choice(((2, 6), (4, 3), (12,), (1, 2, 6), (3, 4), (3, 2, 4))))), {}
+
+    return make
+
+
 def maker(function: Any) -> Callable[[random.Random], Case]:
     if id(function) in _SPECIAL:
         return _SPECIAL[id(function)]
     name = function.__name__
+    if name.endswith("_as") and name != "type_as":
+        return sized_as(function)
+    if name in ("max", "min"):
+        pairs, lines = binary(function), view(function, *_ARGUMENTS[name])
+        return lambda rng: (pairs if rng.random() < 0.5 else lines)(rng)
     if name in ("getitem", "__getitem__"):
         views = view(function, *_ARGUMENTS[name])
         return lambda rng: (picked if rng.random() < 0.5 else views)(rng)
     if name in ("gather", "index_select", "masked_fill"):
         last = {"gather": (0, torch.zeros(1, 1, dtype=torch.int64).expand(1, 2)), "index_select": (1, torch.zeros(2, dtype=torch.int64)),
                 "masked_fill": (torch.ones(2, 1, dtype=torch.bool), 0.5)}[name]
-        return lambda rng: (function, (tensor(rng, (2, 3)), *last), {})
+        named = {"gather": ("dim", "index"), "index_select": ("dim", "index")}.get(name, ("mask", "value"))
+        return lambda rng: (function, (tensor(rng, (2, 3)), *last), {}) if rng.random() < 0.5 else (
+            function, (tensor(rng, (2, 3)),), dict(zip(named, last, strict=True)))
     if name in _ARGUMENTS:
         return view(function, *_ARGUMENTS[name])
     if name == "pow":
@@ -359,7 +374,8 @@ def test_what_no_rule_is_sure_of() -> None:
     assert type(mode.from_tensor(x)) is FakeTensor
 
 
-@pytest.mark.parametrize("function", [F.relu, F.relu6, F.silu, F.mish, F.hardswish, F.hardsigmoid, F.leaky_relu, F.elu])
+@pytest.mark.parametrize("function", [F.relu, F.relu6, F.silu, F.mish, F.hardswish, F.hardsigmoid, F.leaky_relu, F.elu,
+                                      F.hardtanh])
 @pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.transpose(0, 1), lambda x: x.double()])
 def test_a_write_is_foreseen_as_torch_does_it(function: Any, layout: Any) -> None:
     mode = FakeTensorMode()

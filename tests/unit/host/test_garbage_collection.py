@@ -88,3 +88,39 @@ def test_a_weak_set_is_read_while_another_thread_adds_to_it() -> None:
         stop.set()
         thread.join()
         sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize(("objects", "collects"), [(100, False), (100_000, True)])
+def test_a_backend_is_collected_behind_the_objects_of_the_trace(objects: int, collects: bool) -> None:
+    found: list[str] = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        gc.callbacks.append(note)
+        kept = [[] for _ in range(objects)]  # type: ignore[var-annotated]
+        gc.callbacks.remove(note)
+        return gm.forward if kept else None
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        found.append(phase)
+
+    def many(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(60):
+            x = torch.relu(x) + 1
+        return x
+
+    before = gc.get_threshold()
+    assert torch.equal(stator.compile(many, backend=backend)(torch.ones(2)), many(torch.ones(2)))
+    assert bool(found) is collects and gc.get_threshold() == before and gc.isenabled()
+
+
+def test_a_backend_that_sets_the_threshold_keeps_it() -> None:
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        gc.set_threshold(123, 4, 5)
+        return gm.forward
+
+    before = gc.get_threshold()
+    try:
+        stator.compile(lambda x: x * 3, backend=backend)(torch.ones(2))
+        assert gc.get_threshold() == (123, 4, 5)
+    finally:
+        gc.set_threshold(*before)
