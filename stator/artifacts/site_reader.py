@@ -19,7 +19,8 @@ from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.value_reader import Stale
 from stator.artifacts.value_writer import NotPortable
 from stator.breaks import Strategy
-from stator.graph.state.suspended_modes import put_back, settle_attention
+from stator.graph.state.suspended_modes import put_back
+from stator.guards.global_state import settle_attention
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.lower import Program, lower
@@ -147,9 +148,6 @@ class StoredSite:
             made = self.made_of(entry, bound)
             if made is None:
                 continue
-            called = [each.source.fn.obj for each in made.guards if type(each.source) is CallOf]
-            if any(each is _core.attention_kernels for each in called):
-                settle_attention()  # as the first call would, before the order of kernels is compared
             with put_back(), restored():
                 failed = made.check.check(bound)
             if failed == -1:
@@ -198,6 +196,8 @@ class StoredSite:
             except Stale as stale:
                 stale.where = None if row[3] is None else tuple(row[3])
                 raise
+        if any(type(each.source) is CallOf and each.source.fn.obj is _core.attention_kernels for each in guards):
+            settle_attention()
         for number, filename, line in data["located"]:
             code = self._read(self.values.found(number), bound)
             if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _disable_current_modes
 
 C: Any = torch._C
 
@@ -28,7 +27,6 @@ class _Aside(threading.local):
 
 
 _aside = _Aside()
-_settled: list[bool] = []
 
 
 def function_modes() -> list[Any]:
@@ -134,12 +132,3 @@ def leave_modes(dropped: int, *entered: object) -> None:
     """Called by a residual: its program has left the innermost modes, and others stay on."""
     taken = _aside.of_residual
     taken[len(taken) - dropped:] = entered
-
-
-def settle_attention() -> None:
-    """Make torch's first choice of a kernel on a GPU, which sets its order of kernels, before that order is a fact."""
-    if not _settled and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-        _settled.append(True)
-        with torch._C.DisableTorchFunction(), _disable_current_modes():
-            small = torch.empty(1, 1, 8, 64, dtype=torch.float16, device="cuda")
-            torch._fused_sdp_choice(small, small, small)

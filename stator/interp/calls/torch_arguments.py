@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _core
 from stator.breaks import Break
-from stator.graph.state.suspended_modes import settle_attention
 from stator.graph.state.torch_state import SETTINGS
+from stator.guards.global_state import settle_attention
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
