@@ -53,7 +53,7 @@ _basic_size, _dict_offset, _weak_offset = [type.__dict__[name].__get__ for name 
     "__basicsize__", "__dictoffset__", "__weakrefoffset__")]
 _class_dict = type.__dict__["__dict__"].__get__
 _MUTABLE = (types.CellType, dict, list, set, deque, torch.Generator, types.MappingProxyType, threading.local,
-            random.Random)
+            random.Random, numpy.random.RandomState, numpy.random.Generator, numpy.random.BitGenerator)
 _REDUCED = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # what made them is all that they hold
 _LIBRARIES = sys.stdlib_module_names - {"__main__"} | {"torch", "numpy"}  # which have versions
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
@@ -61,7 +61,8 @@ _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.Me
 _PARTS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",),
     types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords"),
-    types.UnionType: ("__args__",), types.GenericAlias: ("__origin__", "__args__")}
+    types.UnionType: ("__args__",), types.GenericAlias: ("__origin__", "__args__"),
+    type(functools.lru_cache(len)): ("__wrapped__",)}
 _tuple_getter = type(vars(namedtuple("_tuple_getter", "x"))["x"])
 _NEAR, _FAR, _MOST_NEAR, _MOST = 4, 6, 500, 60_000  # steps of a search, and objects that it looks at
 
@@ -170,9 +171,14 @@ class ValueWriter:
         number = self._numbers[id(value)] = len(self.rows)
         self.rows.append([name, None])
         self._kept.append(value)
-        library = name[0] == "qualified" and str(name[1]).partition(".")[0] in _LIBRARIES
-        self.rows[number][1] = self._facts(value, library)
+        self.rows[number][1] = self._facts(value, self._is_of_library(name))
         return number
+
+    def _is_of_library(self, name: Json) -> bool:
+        """Whether a name leads to an object that a library has made: a global name of it, an attribute of its class."""
+        if type(name) is list and name[0] == "step" and name[2] == "class":
+            return self._is_of_library(self.rows[name[1]][0])  # type: ignore[index]
+        return type(name) is list and name[0] == "qualified" and str(name[1]).partition(".")[0] in _LIBRARIES
 
     # ------------------------------------------------------------------ facts
 

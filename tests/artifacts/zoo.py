@@ -14,6 +14,7 @@ import argparse
 import copy
 import json
 import os
+import random
 import sys
 import time
 import traceback
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 
 import stator
@@ -31,6 +33,8 @@ from tests.comparison import CLOSE, EXACT, Snapshotter, differences, tensors_in
 def called(model: Any, inputs: dict[str, Any], train: bool) -> Any:
     """The results of a call, and gradients of all parameters in training."""
     torch.manual_seed(7)
+    numpy.random.seed(7)  # masks of audio models
+    random.seed(7)
     with torch.set_grad_enabled(train):
         results = model(**copy.deepcopy(inputs))
     learning = [each for each in tensors_in(results) if each.requires_grad] if train else []
