@@ -119,6 +119,17 @@ def test_an_operator_called_wrongly_says_what_eager_says() -> None:
     compare(program, [(UP, True), (UP, False)])
 
 
+def test_a_way_of_cond_that_raises_breaks_before_the_operator() -> None:
+    def program(x):
+        def never(a):
+            raise ValueError("not taken")
+
+        return cond_op(x.sum() > 0, lambda a: a + 1, never, (x,)) * 2
+
+    seen = compare(program, [(UP,), (UP,)])
+    assert any("torch.cond: a way raises ValueError" in each.cause for each in seen.of(events.GraphBreak))
+
+
 def test_an_operator_whose_function_has_effects_runs_whole_and_native() -> None:
     told: list[str] = []
 

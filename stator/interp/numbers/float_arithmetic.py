@@ -20,10 +20,9 @@ from stator.interp.frame import places_from
 from stator.interp.graph_errors import Assertion
 from stator.interp.lookup import MISSING
 from stator.interp.services import VM
-from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked
+from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked, python_type
 
 _COMPARES = {operator.ne: torch.ne, operator.ge: torch.ge, operator.gt: torch.gt, operator.le: torch.le}
-_ZERO = ZeroDivisionError("float division by zero")
 _ZERO_POWER = ZeroDivisionError("0.0 cannot be raised to a negative power")
 _RANGE = OverflowError(34, "Numerical result out of range")
 _COMPLEX = ArithmeticError("a negative number to a fractional power, which is complex")
@@ -51,10 +50,13 @@ def promise_of(vm: VM, compare: Any, tensor: object, bound: float, error: Except
 
 
 def quotient(vm: VM, dividend: object, divisor: Any) -> Any:
-    """A division by a float that may come to be zero; MISSING where it is zero now."""
+    """A division by a number that may come to be zero; MISSING where it is zero now."""
     if not is_unbacked(divisor) and divisor.node.hint == 0:
         return MISSING
-    promise(vm, operator.ne, divisor, 0, _ZERO)
+    try:
+        python_type(dividend)(1) / python_type(divisor)(0)
+    except ZeroDivisionError as error:  # its text depends on the types and on the version
+        promise(vm, operator.ne, divisor, 0, ZeroDivisionError(*error.args))
     return as_integer(dividend) / divisor
 
 

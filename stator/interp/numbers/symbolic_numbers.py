@@ -69,8 +69,8 @@ def attempt(function: object, *values: object) -> Any:
 
 
 def arithmetic(vm: VM, function: Callable[..., Any], *values: object) -> Any:
-    if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
-            and vm.recorder.scope.data_dependent:
+    if function in (operator.truediv, operator.itruediv) and vm.recorder.scope.data_dependent and (
+            type(values[1]) is torch.SymFloat or type(values[1]) is torch.SymInt and is_unbacked(values[1])):
         result = quotient(vm, *values)
     elif function in _POWERS and float in {python_type(value) for value in values} and vm.recorder.scope.data_dependent:
         result = power(vm, *values)

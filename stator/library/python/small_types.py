@@ -6,6 +6,7 @@ stand-in of a bytearray are effects like any other.
 
 from __future__ import annotations
 
+import _io
 import _struct
 import array
 import io
@@ -42,6 +43,16 @@ def _read_into(vm: VM, stream: object, buffer: object, /) -> object:
     if vm.heap.tracker_of(stream) is not None:
         raise Break("SB006", "readinto of a stream from outside")
     return _written(vm, io.BytesIO.readinto, buffer, (stream, buffer), {})
+
+
+@rule(_io._IOBase.fileno, _io._IOBase.isatty)
+def _file_fact(vm: VM, callee: Callable[..., object], stream: object, /) -> object:
+    """Streams in memory have no number, and raise; whether one is closed decides about `isatty`. Others are denied."""
+    if type(stream) is not io.StringIO and type(stream) is not io.BytesIO or \
+            callee is _io._IOBase.isatty and vm.heap.tracker_of(stream) is not None:
+        raise Break("SB015", f"_io._IOBase.{callee.__name__}")
+    found: object = vm.native_unhooked(callee, (stream,))
+    return found
 
 
 @rule(types.ModuleType.__new__)

@@ -31,7 +31,7 @@ from stator.graph.values import known_values
 from stator.guards.guard import is_constant
 from stator.interp.branches import captured_branches
 from stator.interp.calls.named_regions import NamedRegions
-from stator.interp.frame import Continuation
+from stator.interp.frame import Continuation, Raised
 from stator.interp.mutation_check import MutationCheck, Unwatched
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule, suspending_rule
@@ -118,7 +118,10 @@ def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, op
         return vm.call(when_true if condition else when_false, tuple(operands), {}, cont)
     if type(condition) is FakeTensor and condition.numel() != 1:
         raise Break("SB016", "torch.cond on a tensor of several elements")
-    ways = [interpreted(vm, "torch.cond", function, [], tuple(operands)) for function in (when_true, when_false)]
+    try:
+        ways = [interpreted(vm, "torch.cond", function, [], tuple(operands)) for function in (when_true, when_false)]
+    except Raised as raised:  # perhaps of the way that is not taken
+        raise Break("SB016", f"torch.cond: a way raises {type(raised.exc).__name__}") from None
     merge = captured_branches.Merge(vm, always_new=True)
     held = captured_branches.condition_of(vm, condition) if type(condition) is FakeTensor else as_bool(vm, condition)
     try:

@@ -244,6 +244,18 @@ def test_operators_that_compile_themselves_under_a_tracer_of_torchs() -> None:
     assert torch.equal(torch.vmap(chosen)(torch.ones(2, 3)), torch.ones(2, 3).sin())
 
 
+def test_a_way_of_cond_that_raises_is_torchs_own_affair() -> None:
+    """A way that Stator cannot trace, and torch can: `max` of tensors is torch.maximum to torch's tracer."""
+    x, y = torch.tensor([1.0, -1.0]), torch.tensor([-1.0, 2.0])
+
+    def program(flag: torch.Tensor) -> torch.Tensor:
+        return torch.cond(flag, lambda pair: pair[0] + pair[1][0], lambda pair: max(pair[0], pair[1][0]), [(x, [y])])
+
+    for call in (program, stator.compile(program, backend="eager")):
+        assert torch.equal(call(torch.tensor(True)), x + y)
+        assert torch.equal(call(torch.tensor(False)), torch.maximum(x, y))
+
+
 def test_loops_that_carry_numbers_or_containers() -> None:
     def loop(x: torch.Tensor) -> Any:
         more = torch.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, {"y": c["y"] * 2}), (0, {"y": x}))

@@ -282,6 +282,31 @@ def test_assert_warns_inside() -> None:
     assert compiled(unittest.TestCase(), "two") == "two"
 
 
+@pytest.mark.parametrize("make", [io.StringIO, io.BytesIO])
+def test_a_stream_in_memory_has_no_file_number(make: Any) -> None:
+    outside = make()
+
+    def program(number: int) -> Any:
+        found: list[Any] = [number]
+        for stream in (make(), outside):
+            try:
+                found.append(stream.fileno())
+            except io.UnsupportedOperation as error:
+                found.append((type(error), error.args))
+        inside = make()
+        found.append(inside.isatty())
+        inside.close()
+        try:
+            inside.isatty()
+        except ValueError as error:
+            found.append((type(error), error.args))
+        return found
+
+    compiled = whole(program)
+    for number in (1, 2):
+        assert compiled(number) == program(number)
+
+
 def test_the_hook_of_exceptions_writes_to_a_stream_of_the_call() -> None:
     def program(number: int) -> str:
         before, sys.stderr = sys.stderr, io.StringIO()
