@@ -92,9 +92,9 @@ def parts_of_kernel(value: Thing) -> tuple[Launch, bytes] | None:
     module: Thing = sys.modules.get(_HEURISTICS)
     if module is None or not is_a(value, module.CachingAutotuner):
         return None
-    if len(value.launchers) != 1:
-        raise NotPortable("a Triton kernel that was not called yet")
-    launcher = value.launchers[0]
+    if not value.launchers:
+        value.precompile()
+    launcher = value.launchers[0]  # of a kernel that was not called yet: the first of several configurations
     kernel: Thing = getattr(launcher.__globals__.get("runner"), "__self__", None)
     if type(kernel).__name__ != "StaticallyLaunchedCudaKernel" or torch.version.hip or launcher.config.pre_hook:
         raise NotPortable("a Triton kernel that torch launches by code of Triton")

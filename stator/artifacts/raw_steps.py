@@ -37,6 +37,20 @@ _bases = type.__dict__["__bases__"].__get__
 _absent = object()
 
 
+def attributes_of(cls: type) -> tuple[str, ...]:
+    """Attributes of C that lead from an object to its parts; of subclasses of descriptors and partials, too."""
+    known = _ATTRIBUTES.get(cls)
+    return known if known is not None else next((_ATTRIBUTES[base] for base in cls.__mro__ if base in _ATTRIBUTES), ())
+
+
+def attribute(value: Thing, name: str) -> object:
+    """Read such an attribute, whatever a subclass puts in its place."""
+    for base in type(value).__mro__ if type(value) not in _ATTRIBUTES else ():
+        if base in _ATTRIBUTES and name in base.__dict__:
+            return base.__dict__[name].__get__(value)
+    return getattr(value, name)
+
+
 class NoStep(LookupError):
     """The object has no such step."""
 
@@ -45,8 +59,8 @@ def take(value: Thing, step: Step) -> object:
     """The object behind a step."""
     kind, detail = step
     found: Thing = _absent
-    if kind == "attr" and detail in _ATTRIBUTES.get(type(value), ()):
-        found = getattr(value, str(detail))
+    if kind == "attr" and detail in attributes_of(type(value)):
+        found = attribute(value, str(detail))
     elif kind == "cell" and type(value) is types.FunctionType and int(detail) < len(value.__closure__ or ()):
         found = (value.__closure__ or ())[int(detail)]
     elif kind == "contents" and type(value) is types.CellType:
@@ -80,8 +94,8 @@ def take(value: Thing, step: Step) -> object:
 def steps_of(value: Thing) -> Iterator[tuple[Step, object]]:
     """Every step of an object, with the object behind it."""
     cls = type(value)
-    for name in _ATTRIBUTES.get(cls, ()):
-        yield ("attr", name), getattr(value, name)
+    for name in attributes_of(cls):
+        yield ("attr", name), attribute(value, name)
     if cls is types.FunctionType:
         for number, cell in enumerate(value.__closure__ or ()):
             yield ("cell", number), cell

@@ -20,12 +20,13 @@ from stator.artifacts.value_reader import Stale
 from stator.artifacts.value_writer import NotPortable
 from stator.breaks import Strategy
 from stator.graph.state.suspended_modes import put_back
+from stator.guards.global_state import settle_attention
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.lower import Program, lower
 from stator.host.suspended_patches import restored
 from stator.settings.options import Settings
-from stator.source import Source
+from stator.source import CallOf, Source
 
 if TYPE_CHECKING:
     from stator.cache.nested import NestedFrames
@@ -195,6 +196,8 @@ class StoredSite:
             except Stale as stale:
                 stale.where = None if row[3] is None else tuple(row[3])
                 raise
+        if any(type(each.source) is CallOf and each.source.fn.obj is _core.attention_kernels for each in guards):
+            settle_attention()
         for number, filename, line in data["located"]:
             code = self._read(self.values.found(number), bound)
             if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):

@@ -32,6 +32,7 @@ SUFFIX = ".stator"
 ABANDONED_SECONDS = 3600.0  # age at which a temporary file belongs to no living writer
 _FULL, _EMPTIED = 1.0, 0.9  # shares of the size limit at which removal begins and ends
 _refused: set[tuple[str, Reason]] = set()
+_reasons: dict[str, str] = {}  # by path
 _lock = threading.Lock()
 given: dict[str, Container] = {}  # by key: what another process has handed over (cache_artifacts.py)
 
@@ -77,6 +78,7 @@ class Store:
         except Refused as refusal:
             report(refusal, path)
             return None
+        _reasons.pop(str(path), None)
         if found is not None and self.mode is Mode.READ_WRITE:
             with contextlib.suppress(OSError):
                 os.utime(path)  # read last now
@@ -170,9 +172,16 @@ def put(key: str, container: Container) -> bool:
     return store is not None and store.put(key, container)
 
 
+def why_refused(key: str) -> str | None:
+    """Why the file of a key is not used; None where there is none, or one that may be used."""
+    store = current()
+    return None if store is None else _reasons.get(str(store.path(key)))
+
+
 def report(refusal: Refused, path: Path) -> None:
     """Emit the event of a refusal, once for each path and reason."""
     with _lock:
+        _reasons[str(path)] = f"{path}: {refusal}"
         if (fact := (str(path), refusal.reason)) in _refused:
             return
         _refused.add(fact)

@@ -23,7 +23,7 @@ from stator import events
 from stator.artifacts import leases, store
 from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Container
-from stator.artifacts.entry_files import attach_or_say
+from stator.artifacts.entry_files import attach_or_say, unused
 from stator.artifacts.environment import process_facts, settings_facts
 from stator.artifacts.raw_steps import Thing
 from stator.artifacts.site_reader import EarlySite, Site, is_later
@@ -77,8 +77,10 @@ class Slot:
             start = self.stamp(number)
             if start is not None and start == self.seen.get(number):
                 continue
-            container = None if start is None else store.get(f"{self.key}/{number}")
+            container = store.get(f"{self.key}/{number}")
             if container is None:  # none, or one that is refused: the next capture replaces it
+                if why := store.why_refused(f"{self.key}/{number}"):
+                    unused[site.compiled] = why
                 if not self.is_own:
                     self.number, self.replaced = number, start
                 break

@@ -18,10 +18,11 @@ import torch
 
 from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
-from stator.artifacts.raw_steps import Data, NoStep, Thing, take
+from stator.artifacts.raw_steps import Data, NoStep, Thing, attribute, take
 from stator.artifacts.value_writer import (
     _CLASS_FLAGS,
     _CONTENTS,
+    _REDUCED,
     _class_dict,
     _type_flags,
     _type_mro,
@@ -216,10 +217,13 @@ class ValueReader:
         else:
             cls = type(found)
             self._require(cls is self.value(facts[1]), name, f"has the type {name_of(cls)}")
-            for attribute, expected in facts[2] if len(facts) > 2 else ():
-                self._require(is_alike(getattr(found, attribute), self.value(expected)), name,
-                              f"has another {attribute}")
-            if len(facts) > 3 and type(facts[3]) is int and not is_a(found, _CONTENTS):
+            for part, expected in facts[2] if len(facts) > 2 else ():
+                self._require(is_alike(attribute(found, part), self.value(expected)), name, f"has another {part}")
+            if cls in _REDUCED:
+                made = found.__reduce__()
+                self._require(len(made) == len(facts) - 3 and all(map(is_alike, made, map(self.value, facts[3:]))), name,
+                              "was made otherwise")
+            elif len(facts) > 3 and type(facts[3]) is int and not is_a(found, _CONTENTS):
                 self._require(found.__reduce__()[1][0] == facts[3], name, "is another field")
             elif len(facts) > 3:
                 base = next(base for base in _type_mro(cls) if base in _CONTENTS)

@@ -13,8 +13,12 @@ from __future__ import annotations
 import base64
 import enum
 import functools
+import operator
+import random
 import re
+import struct
 import sys
+import threading
 import types
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterator
@@ -27,8 +31,9 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from stator import _core
 from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
-from stator.artifacts.raw_steps import NoStep, Step, Thing, steps_of, take
+from stator.artifacts.raw_steps import NoStep, Step, Thing, attribute, steps_of, take
 from stator.guards.guard import MISSING
+from stator.heap.raw_access import slot_members
 from stator.host.value_kinds import is_a
 from stator.source import Source, name_of
 
@@ -44,8 +49,13 @@ _HEAP_TYPE, _ABSTRACT = 1 << 9, 1 << 20
 _CLASS_FLAGS = _HEAP_TYPE | _ABSTRACT | 1 << 10 | 1 << 8 | 0xFF << 24  # BASETYPE, IMMUTABLETYPE, builtin bases
 _type_flags = type.__dict__["__flags__"].__get__
 _type_mro = type.__dict__["__mro__"].__get__
+_basic_size, _dict_offset, _weak_offset = [type.__dict__[name].__get__ for name in (
+    "__basicsize__", "__dictoffset__", "__weakrefoffset__")]
 _class_dict = type.__dict__["__dict__"].__get__
-_MUTABLE = (types.CellType, dict, list, set, deque, torch.Generator, types.MappingProxyType)
+_MUTABLE = (types.CellType, dict, list, set, deque, torch.Generator, types.MappingProxyType, threading.local,
+            random.Random)
+_REDUCED = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # what made them is all that they hold
+_LIBRARIES = sys.stdlib_module_names - {"__main__"} | {"torch", "numpy"}  # which have versions
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodDescriptorType,
                 types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _PARTS: dict[type, tuple[str, ...]] = {
@@ -160,12 +170,13 @@ class ValueWriter:
         number = self._numbers[id(value)] = len(self.rows)
         self.rows.append([name, None])
         self._kept.append(value)
-        self.rows[number][1] = self._facts(value)
+        library = name[0] == "qualified" and str(name[1]).partition(".")[0] in _LIBRARIES
+        self.rows[number][1] = self._facts(value, library)
         return number
 
     # ------------------------------------------------------------------ facts
 
-    def _facts(self, value: Thing) -> Json:
+    def _facts(self, value: Thing, is_of_library: bool = False) -> Json:
         cls = type(value)
         if cls is types.FunctionType:
             return ["function", code_hash(value.__code__), self.number(value.__globals__),
@@ -184,8 +195,11 @@ class ValueWriter:
         if is_a(value, (types.ModuleType, OpOverload, OpOverloadPacket, HigherOrderOperator)):
             return None
         facts: list[Json] = ["of", self.value(cls)]
-        if cls in _PARTS:
-            return [*facts, [[name, self.value(getattr(value, name))] for name in _PARTS[cls]]]
+        parts = _PARTS.get(cls) or next((_PARTS[base] for base in _type_mro(cls) if base in _PARTS), None)
+        if parts is not None:
+            return [*facts, [[name, self.value(attribute(value, name))] for name in parts]]
+        if cls in _REDUCED:
+            return [*facts, [], *[self.value(each) for each in value.__reduce__()]]
         if is_a(value, enum.Enum):
             return [*facts, [["_value_", self.value(value._value_)]]]
         if cls is re.Pattern:
@@ -197,7 +211,8 @@ class ValueWriter:
         if is_a(value, _CONTENTS):
             base = next(base for base in _type_mro(cls) if base in _CONTENTS)
             return [*facts, [], self.value(base(value))]
-        if not _type_flags(cls) & _HEAP_TYPE and not is_a(value, _MUTABLE) and not is_a(value, torch.Tensor):
+        if (not _type_flags(cls) & _HEAP_TYPE or has_state_of_c(cls) and not is_of_library) \
+                and not is_a(value, _MUTABLE) and not is_a(value, torch.Tensor):
             self._refuse(value, "an object whose state is not known")
         return facts
 
@@ -339,6 +354,12 @@ class ValueWriter:
         """A row of an object on the way to another one: found by name, without facts."""
         self.rows.append([name, None])
         return len(self.rows) - 1
+
+
+def has_state_of_c(cls: type) -> bool:
+    """Whether objects of a class hold more than a `__dict__` and slots: state that code in C has put there."""
+    held = len(slot_members(cls)) + (_dict_offset(cls) > 0) + (_weak_offset(cls) > 0)
+    return _basic_size(cls) > _basic_size(object) + held * struct.calcsize("P")
 
 
 def class_name(cls: type) -> str:

@@ -42,7 +42,7 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.distributed.wrappers import register_loaded
-from stator.library.python import contexts, object_functions, warning_filters, weak_references
+from stator.library.python import contexts, finalizers, object_functions, warning_filters, weak_references
 from stator.library.torch import autograd_hooks, compiler_functions, gradients
 from stator.shapes.environment import LocatedList, TraceEnvironment, unknown
 from stator.source import WORLD, CallOf, Global, Local, Pinned
@@ -235,6 +235,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 autograd_hooks.require_popped(vm)
                 warning_filters.require_ended(vm)
                 weak_references.require_awaited(vm)
+                finalizers.refuse_instances(vm)
                 result.error = error
             except Break as reason:
                 turn_off_inside(vm, reason)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _disable_current_modes
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -79,3 +80,15 @@ def global_state() -> GlobalState:
                              for mode in modes),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         functorch_level=len(torch._C._functorch.get_interpreter_stack() or ()))
+
+
+_settled: list[bool] = []
+
+
+def settle_attention() -> None:
+    """Make torch's first choice of a kernel on a GPU, which sets its order of kernels, before that order is a fact."""
+    if not _settled and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        _settled.append(True)
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            small = torch.empty(1, 1, 8, 64, dtype=torch.float16, device="cuda")
+            torch._fused_sdp_choice(small, small, small)

@@ -70,6 +70,7 @@ class ClassState(Mechanism):
     asked: set[type] = field(default_factory=set)  # whose special methods are guarded
     overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
     reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
+    finalized: set[type] = field(default_factory=set)  # made inside, with `__del__`: some have instances
     making: int = 0  # how many type.__new__ are running
 
     def fingerprint(self) -> Any:
@@ -161,6 +162,14 @@ class AutogradState(Mechanism):
 
 
 @dataclass(slots=True, eq=False)
+class FileState:
+    """Files that the call writes (see library/python/made_files)."""
+
+    written: dict[str, bytes] = field(default_factory=dict)  # by path: data of files that were closed
+    opened: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
 class EffectState(Mechanism):
     """Output and calls that the residual makes after the graph, in order."""
 
@@ -168,6 +177,7 @@ class EffectState(Mechanism):
     lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
     watched: bool = False  # whether user code runs at the replay of effects
     early: int = 0  # how many of them come before the program's first change of anything outside
+    files: FileState = field(default_factory=FileState)
     runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)
 
     def fingerprint(self) -> Any:

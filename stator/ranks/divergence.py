@@ -131,6 +131,56 @@ def compare(mine: Snapshot, theirs: Snapshot, rank: int, other: int, fresh: bool
     return None
 
 
+# ---------------------------------------------------------------------- numbers that messages have shifted
+
+
+_LATE = 16  # launches by which a rank may be ahead of another, where the first ones are forgotten
+
+
+def explained_by_messages(mine: Snapshot, theirs: Snapshot, group: str, agree: Callable[[Snapshot, Snapshot], bool]
+                          ) -> bool:
+    """Whether ranks agree once their numbers are shifted: gloo counts messages of two ranks for these two alone.
+
+    Launches that both have completed in one order are agreed, whatever their numbers; the last of them gives the shift.
+    """
+    def collectives(launch: Launch) -> list[tuple[object, ...]]:
+        return [call.compared() for call in launch.facts.calls.get(group, ()) if call is not None]
+
+    one, two = ([each for each in side.launches if each.after is not None and collectives(each)]
+                for side in (mine, theirs))
+    whole = max(len(mine.launches), len(theirs.launches)) < launches.KEPT  # both begin with the first launch
+    lates = [len(one) - len(two)] if whole else sorted(range(-_LATE, _LATE + 1), key=abs)
+    for late in lates:  # how many more of them this rank has completed
+        ours, others = one[:len(one) - max(late, 0)], two[:len(two) - max(-late, 0)]
+        common = min(len(ours), len(others))
+        if not common or any(collectives(each) != collectives(other)
+                             for each, other in zip(ours[-common:], others[-common:], strict=True)):
+            continue
+        numbers = [sorted(each.numbered(list(each.facts.calls).index(group), group)[0])
+                   for each in (ours[-1], others[-1])]
+        shift = numbers[1][-1] - numbers[0][-1] if all(numbers) else 0
+        if shift and agree(since(mine, ours[-1], group, 0), since(theirs, others[-1], group, shift)):
+            return True
+    return False
+
+
+def since(side: Snapshot, last: Launch, group: str, shift: int) -> Snapshot:
+    """The launches behind one, with other numbers in a group."""
+    def moved(launch: Launch) -> Launch:
+        at = [shift if name == group else 0 for name in launch.facts.calls]
+        first, after = ([number - by for number, by in zip(numbers, at, strict=True)] if numbers is not None else None
+                        for numbers in (launch.first, launch.after))
+        assert first is not None
+        return Launch(launch.number, launch.facts, first, after)
+
+    place = next(place for place, each in enumerate(side.launches) if each is last)
+    stall = side.stall
+    if stall is not None and stall.call.group == group and stall.number >= 0:
+        stall = stall._replace(number=stall.number - shift)
+    numbers = {name: number - (shift if name == group else 0) for name, number in side.numbers.items()}
+    return Snapshot([moved(each) for each in side.launches[place + 1:]], numbers, stall)
+
+
 def deadlocked(mine: Snapshot, theirs: Snapshot, rank: int, other: int) -> bool:
     """Whether two ranks wait for one another."""
     one, two = mine.stall, theirs.stall
@@ -241,7 +291,11 @@ class Watcher:
         for other in self.peers(mine):
             if self.store.check([str(other)]):
                 theirs = Snapshot.of(self.store.get(str(other)), functools.partial(self.facts, other))
-                found = compare(mine, theirs, self.rank, other, self.is_fresh(other, mine.stall, theirs.stall))
+                fresh = self.is_fresh(other, mine.stall, theirs.stall)
+                found = compare(mine, theirs, self.rank, other, fresh)
+                if found is not None and stalls.counts_messages(found.group) and explained_by_messages(
+                        mine, theirs, found.group, lambda a, b: compare(a, b, self.rank, other, fresh) is None):  # noqa: B023
+                    found = None
                 if found is not None and found.group not in self.reported and self.is_ripe(found):
                     self.reported.add(found.group)
                     if mine.stall is not None:  # the process may end with the report: let the other one find it fresh

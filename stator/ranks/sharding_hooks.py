@@ -35,9 +35,9 @@ def owners_of(parameter: FSDPParam) -> list[tuple[torch.nn.Module, str]]:
 
 def facts_of(state: FSDPState) -> Facts:
     """Layouts of gathered parameters, and their places."""
-    return tuple([(tuple(each._orig_size), each.sharded_param.dtype, each.sharded_param.requires_grad,
-                   tuple([(id(module), name) for module, name in owners_of(each)]))
-                  for each in sharded_parameters(state)])
+    return (state._mp_policy, *[(tuple(each._orig_size), each.sharded_param.dtype, each.sharded_param.requires_grad,
+                                 tuple([(id(module), name) for module, name in owners_of(each)]))
+                                for each in sharded_parameters(state)])
 
 
 def same_facts(state: FSDPState, known: Facts) -> bool:

@@ -280,26 +280,6 @@ def program(x): return h(x)+1
         'm.K=5',
         ('x*K', '(x*K).double()'),
     )),
-    Small('constant result', '''
-K=2
-@torch.compiler.assume_constant_result
-def h(): return K*2
-def program(x): return x*h()
-''', (
-        ('K*2', 'K*3'),
-        'm.K=7',
-    )),
-    Small('constant result inst', '''
-class A:
-  k=3
-  @torch.compiler.assume_constant_result
-  def h(self): return self.k*2
-a=A()
-def program(x): return x*a.h()
-''', (
-        ('k*2', 'k*3'),
-        'm.a.k=7',
-    )),
     Small('jit module aot', '''
 class M(torch.nn.Module):
   def forward(self,x): return x*2

@@ -15,7 +15,7 @@ import torch
 
 import stator
 from stator import events
-from stator.artifacts import entry_files, environment, signing
+from stator.artifacts import entry_files, environment, signing, site_reader
 from tests.artifacts import set_order
 from tests.own_process import in_new_interpreters
 
@@ -220,3 +220,21 @@ def test_a_miss_names_the_fact_and_the_line(tmp_path: Path, monkeypatch: pytest.
     assert ("guard failed: FACTOR == 2", __file__, line) in reasons, reasons
     assert len(reasons) == len(set(reasons))
     assert f"{__file__}:{line} in scaled_by_factor" in (stator.why_not_cached(loaded) or "")
+
+
+def attended(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_the_order_of_attention_kernels_is_settled_before_its_guard(tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    path, x, settled = str(tmp_path / "entries"), torch.ones(1, 1, 4, 8), []
+    compiled = stator.compile(attended, backend="eager")
+    compiled(x)
+    assert stator.save(compiled, path) == 1
+    stator.reset()
+    monkeypatch.setattr(site_reader, "settle_attention", lambda: settled.append(True))
+    loaded = stator.load(path, attended, backend="eager")
+    with events.record() as log:
+        assert torch.equal(loaded(x), attended(x))
+    assert settled and not any(isinstance(each, events.CaptureStarted) for each in log)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
 
 import stator
@@ -223,3 +228,66 @@ def sharded_with_collectives_inside():
         dist.all_reduce(total)
         return y + total
     return trains(sharded(Model(forward=run)))
+
+
+@built(whole=False)
+def sharded_over_two_dimensions():
+    """Hybrid sharding: parameters are sharded over one dimension of a mesh, and replicated over the other."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("copies", "parts"))
+    return trains(sharded(Model(), mesh=mesh))
+
+
+@built(whole=False)
+def distributed_checkpoint_behind_compile():
+    """Save a trained model, change it, and load it again, with a compiled module in between."""
+    model = sharded(Model())
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def f(x):
+        made = model(x)
+        return step(made)
+
+    @stator.disable
+    def step(made):
+        made.square().mean().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(folder, 0)
+        model_state, optimiser_state = get_state_dict(model, optimiser)
+        dcp.save({"model": model_state, "optimiser": optimiser_state}, checkpoint_id=folder[0])
+        before = [p.to_local().clone() for p in model.parameters()]
+        with torch.no_grad():
+            for p in model.parameters():
+                p.zero_()
+        model_state, optimiser_state = get_state_dict(model, optimiser)
+        dcp.load({"model": model_state, "optimiser": optimiser_state}, checkpoint_id=folder[0])
+        set_state_dict(model, optimiser, model_state_dict=model_state, optim_state_dict=optimiser_state)
+        return before, [p.to_local().clone() for p in model.parameters()], made.detach()
+    return f, [(values(),), (values(offset=1),)]
+
+
+@built(whole=False, tolerance=1e-2)  # of bfloat16
+def sharded_in_bfloat16():
+    return trains(sharded(Model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32)))
+
+
+@built(whole=False, tolerance=1e-2)
+def sharded_in_bfloat16_with_keywords():
+    model = sharded(Model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False))
+
+    def f(x, index):
+        made = model.blocks[0](x.bfloat16(), scale=x.detach().bfloat16())
+        return behind(model.blocks[0], made + index)
+    return f, [(values(), torch.tensor([1, 2, 3, 0])), (values(offset=1), torch.tensor([0, 2, 3, 0]))]
+
+
+@built(whole=False, tolerance=1e-2)
+def sharded_casts_arguments():
+    model = sharded(Model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+
+    def f(x, index):
+        x = x.clone().requires_grad_()
+        made = model.blocks[0](x, scale=index)
+        return behind(model.blocks[0], made), x.grad, made.dtype
+    return f, [(values(), torch.tensor([1, 2, 3, 0])), (values(offset=1), torch.tensor([0, 2, 3, 0]))]

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import stator
 from stator import events
 from stator.ranks.branches import branch_between
-from stator.ranks.divergence import Snapshot, compare
+from stator.ranks.divergence import Snapshot, compare, explained_by_messages
 from stator.ranks.launches import Call, Facts, Launch, collectives_of
 from stator.ranks.stalls import Stall
 from tests.own_process import ROOT, in_new_interpreters
@@ -48,6 +48,28 @@ def test_first_difference_is_named() -> None:
 ])
 def test_ranks_that_match(theirs: Snapshot) -> None:
     assert compare(rank(SUM), theirs, 0, 1) is None and compare(theirs, rank(SUM), 1, 0) is None
+
+
+def rank_of_launches(*launches: tuple[Call, int], stall: Stall | None = None) -> Snapshot:
+    """A rank that has completed launches of one collective each, with these numbers."""
+    made = [Launch(at, Facts({"0": [call]}, {}, zlib.crc32(repr(call).encode())), [at], [at + 1]) for call, at in launches]
+    return Snapshot(made, {"0": made[-1].first[0] + 1}, stall)
+
+
+def agree(mine: Snapshot, theirs: Snapshot) -> bool:
+    return compare(mine, theirs, 0, 1) is None
+
+
+@pytest.mark.parametrize(("mine", "theirs", "benign"), [
+    ([(SUM, 0), (SENT, 2), (SUM, 3)], [(SUM, 0), (SENT, 1), (SUM, 2)], True),  # a message of the first rank
+    ([(SUM, 0), (SENT, 2)], [(SUM, 0), (SENT, 1), (SUM, 2), (SENT, 3)], True),  # it is late, too
+    ([(SUM, 0), (SENT, 1), (SUM, 2)], [(SUM, 0), (SUM, 1)], False),  # a broadcast that the other one never runs
+    ([(SUM, 0), (SUM, 1), (SENT, 2)], [(SUM, 0), (SUM, 1), (SUM, 2)], False),
+])
+def test_numbers_shifted_by_messages(mine: list[tuple[Call, int]], theirs: list[tuple[Call, int]], benign: bool) -> None:
+    one, two = rank_of_launches(*mine), rank_of_launches(*theirs)
+    assert not agree(one, two)
+    assert explained_by_messages(one, two, "0", agree) is explained_by_messages(two, one, "0", agree) is benign
 
 
 @pytest.mark.parametrize(("theirs", "remedy"), [

@@ -103,6 +103,29 @@ def ddp_compressed():
 
 
 @built(whole=False)
+def ddp_uneven_inputs():
+    """Ranks that have run out of inputs join those that have not."""
+    model = DistributedDataParallel(mlp())
+
+    def f(x):
+        losses = []
+        with model.join():
+            for step in range(2 + dist.get_rank()):
+                loss = model(x + step).square().mean()
+                loss.backward()
+                losses.append(loss.detach())
+        found = losses, [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        return found
+    return f, [(values(),), (values(offset=1),)]
+
+
+@built(whole=False)
+def ddp_all_settings():
+    return trained(DistributedDataParallel(mlp(), static_graph=True, gradient_as_bucket_view=True, bucket_cap_mb=0.0001))
+
+
+@built(whole=False)
 def ddp_two_modules():
     """Two wrapped modules in one function."""
     first, second = DistributedDataParallel(mlp()), DistributedDataParallel(mlp())

@@ -359,7 +359,8 @@ def main() -> None:
         counts[verdict] += 1
         reasons.update({cause[:100] for cause in causes} if verdict == "broken" else ())
         if verdict in ("wrong", "error"):
-            print(f"{seed} {backend} {verdict}: {' '.join(causes[0].split())[:600]}", flush=True)
+            text = " ".join(causes[0].split())
+            print(f"{seed} {backend} {verdict}: {text[:600] if verdict == 'wrong' else text[-1200:]}", flush=True)
     print(f"{sum(counts.values())} programs: {dict(counts)}")
     for reason, count in reasons.most_common(12):
         print(f"{count:5} {reason}")

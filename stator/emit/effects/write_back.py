@@ -37,7 +37,9 @@ from stator.interp.mechanisms import ClassState, ContextState, ModeState, Random
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.python.contexts import raise_flags, raised_flags
+from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
+from stator.library.python.made_files import refuse_open_files
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 
@@ -48,6 +50,8 @@ def write_effects(build: Rebuilder) -> int:
     refuse_watched_deaths(build.heap)
     refuse_untold_deaths(build.vm)
     refuse_unfinished(build.vm)
+    refuse_instances(build.vm)
+    refuse_open_files(build.vm)
     refuse_collections(build.vm)
     write_context_sets(build)
     for state in build.vm.mechanisms:

@@ -53,6 +53,7 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
+from stator.library.python.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
@@ -251,8 +252,8 @@ class Rebuilder:
             return rebuild_exception(self, value)
         if is_a(value, tuple) and module_of(type(value)) == "torch.return_types":
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
-        if cls in OF_LOOPS:
-            raise Break("SB018", "a task, a future or an event loop that leaves the call", whole_call=True)
+        if cls in OF_LOOPS or cls is File:
+            raise Break("SB018", "a file, a task, a future or an event loop that leaves the call", whole_call=True)
         if new_shell(cls) is not None:
             return self.instance(value, cls)
         if id(value) in self.vm.autograd.nodes:

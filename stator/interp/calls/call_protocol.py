@@ -193,7 +193,7 @@ def sync(vm: VM, begin: Any) -> Any:
     except BaseException as error:  # the program's own: unwinding went past our base frame
         if not is_a(error, Exception) and error is not vm.escaped:
             raise
-        raise Raised(error) from None
+        raise Raised(error, chained=error is vm.escaped) from None
 
 
 def call_sync(vm: VM, fn: object, args: Iterable[Any], kwargs: dict[str, Any] | None = None) -> Any:

@@ -72,8 +72,10 @@ def instantiate(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
         new = new.__func__
     if type(new) is types.BuiltinFunctionType and _is_put_there(cls, new):
         raise Break("SB001", f"{cls.__qualname__} has the __new__ of another class written in C")
-    if find(vm, cls, "__del__") is not MISSING:
-        raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
+    if (finalizer := find(vm, cls, "__del__")) is not MISSING:
+        if id(finalizer) not in vm.functions.callbacks:
+            raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
+        vm.classes.finalized.add(cls)
     if new is object.__new__:
         return initialise(vm, cls, new_plain_object(vm, cls, args, kwargs), args, kwargs, cont)
     if type(new) is types.FunctionType or type(new) is types.BuiltinFunctionType:

@@ -319,7 +319,7 @@ def failed(vm: VM, error: BaseException, fn: Any, args: tuple[Any, ...],
         return Break("SB011", f"values nested too deep for {describe_callable(fn)}")
     if is_a(error, (TypeError, KeyError)):
         guard_refused(vm, args, kwargs)
-    return Raised(error)
+    return Raised(error, chained=error is vm.escaped)  # from interpreted code: C code lets it pass
 
 
 def refuse_not_rebuilt(vm: VM, result: object) -> None:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _core
 from stator.breaks import Break
 from stator.graph.state.torch_state import SETTINGS
+from stator.guards.global_state import settle_attention
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
@@ -117,18 +118,6 @@ def _number_of(vm: VM, value: object) -> int:
 
 
 CALL_TEXTS[id(_core.attention_kernels)] = lambda: "the kernels allowed by torch.nn.attention.sdpa_kernel"
-
-
-_settled: list[bool] = []
-
-
-def settle_attention() -> None:
-    """Make torch's first choice of a kernel on a GPU, which sets its order of kernels, before that order is a fact."""
-    if not _settled and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-        _settled.append(True)
-        with torch._C.DisableTorchFunction(), _disable_current_modes():
-            small = torch.empty(1, 1, 8, 64, dtype=torch.float16, device="cuda")
-            torch._fused_sdp_choice(small, small, small)
 
 
 def guard_kernels(vm: VM) -> None:

@@ -215,6 +215,8 @@ def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuati
     if deletes and not is_set and (find(vm, cls, name) is MISSING or not owns(vm, cls, name)):
         raise Raised(AttributeError(f"type object {name_in_errors(cls)!r} has no attribute {name!r}"))
     if fresh:
+        if name == "__del__":
+            raise Break("SB019", f"a finalizer of {cls.__name__} is changed", whole_call=True)
         vm.native(type.__delattr__, (cls, name)) if deletes else vm.native(type.__setattr__, (cls, name, value))
     else:
         if not deletes and cls in TENSOR_CLASSES and is_special(name):

@@ -216,6 +216,8 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         raise Break("SB005", "old_value of a token of a context variable")  # ours was set in a context of its own
     if name == "__traceback__" and id(obj) in heap.by_standin:
         raise Break("SB020", "the traceback of an exception from outside")
+    if type(obj) is types.FrameType and name == "f_globals":
+        return vm.give(heap.scope(obj.f_globals).view(), cont)
     if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(
             obj is body.shown for body in vm.generators.values())):
         raise Break("SB020", f"{name} of a frame")
@@ -248,7 +250,8 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         value = value.force()
     elif name == "__dict__" and type(obj) is types.FunctionType and id(obj) in vm.fresh:
         heap.note_namespace(value, obj, None)
-    elif name == "__self__" and type(obj) is types.BuiltinFunctionType and not is_a(value, types.ModuleType) \
+    elif name in ("__self__", "__name__", "__qualname__", "__doc__", "__text_signature__") \
+            and is_a(obj, types.BuiltinFunctionType) and not is_a(value, types.ModuleType) \
             and id(obj) not in heap.by_standin and id(obj) not in heap.sources:
         pass  # a method that the trace has bound
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:

@@ -66,6 +66,8 @@ def _anext(vm: VM, iterator: object, default: object = MISSING, /) -> object:
     awaitable = vm.call_sync(vm.special_method(iterator, "__anext__", text), ())
     if default is MISSING:
         return awaitable
+    if type(awaitable) is types.GeneratorType:  # of types.coroutine: C code asks for the flags of its code
+        raise Break("SB014", "anext() with a default, of a coroutine that is a generator")
     return vm.native_unhooked(builtins.anext, (Answered(awaitable), default))
 
 

@@ -3,7 +3,8 @@
 In: calls of the two hooks that torch puts around a sharded module.  Out: one node each, at which the graph of a
 compiler is cut.  The first gives the gathered parameters, which the module holds from there on.  Behind the second the
 module holds its shards again, or not: a read of its parameters breaks.  Layouts of gathered parameters are facts, which
-a guard compares.  Where a hook does more (casts, moves to a device, extensions of tensors), it breaks.
+a guard compares.  Where a hook does more (casts results, moves arguments to a device, calls extensions of tensors), it
+breaks.
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ def known_state(vm: VM, state: object, module: object) -> tuple[FSDPState, torch
     if not (backend.in_order or backend.may_be_cut) or recorder.scope.enclosing is not None:
         raise refused("in a graph that cannot be cut")
     sharded, owner = vm.guard_identity(state), vm.guard_identity(module)
-    policy = sharded._mp_policy
-    if len(sharded._modules) != 1 or policy.param_dtype is not None or policy.output_dtype is not None:
-        raise refused("with casts, or of several modules")
+    if len(sharded._modules) != 1 or sharded._mp_policy.output_dtype is not None:
+        raise refused("of several modules, or with a cast of results")
     with torch._C.DisableTorchFunction():
         for each in sharded_parameters(sharded):
             if each.is_dtensor or each.sharded_param.is_meta or hasattr(
@@ -81,6 +81,12 @@ def tensors_in(vm: VM, value: object) -> Iterator[FakeTensor]:
         raise refused(f"called with a {type(value).__name__}")
 
 
+def changed_by(dtype: torch.dtype | None) -> Callable[[FakeTensor], bool]:
+    """Whether the hook replaces a tensor: by one of another dtype, or one whose gradient it sees."""
+    return lambda tensor: tensor.requires_grad and torch.is_grad_enabled() or dtype not in (None, tensor.dtype) \
+        and tensor.is_floating_point()
+
+
 def call_hook(vm: VM, hook: ShardingHook, tensors: list[FakeTensor], made: tuple[FakeTensor, ...] | None) -> None:
     node = vm.recorder.record("call_function", hook, tuple(tensors), {}, made, (), repeatable=False)
     if not vm.recorder.backend.in_order:
@@ -95,6 +101,7 @@ def gathered(vm: VM, state: FSDPState) -> list[FakeTensor]:
     for each in sharded_parameters(state):
         with torch._C.DisableTorchFunction():
             dtype, requires_grad = each.sharded_param.dtype, each.sharded_param.requires_grad
+            dtype = state._mp_policy.param_dtype or dtype if dtype.is_floating_point else dtype
             with vm.recorder.fake_mode:
                 fake = torch.empty(each._orig_size, dtype=dtype, device=state._device).requires_grad_(requires_grad)
         fake._is_param = True
@@ -134,12 +141,14 @@ def register_hooks(cls: type[FSDPState]) -> None:
                              for each in tensors_in(vm, value)] for direct in (True, False))
             if any(each.device.type != state._device.type for each in (*given, *inner)):
                 raise refused("which moves its arguments to a device")
-            if any(each.requires_grad for each in inner):
+            policy = state._mp_policy
+            dtype = policy.param_dtype if policy.cast_forward_inputs else None
+            if any(map(changed_by(dtype), inner)):
                 raise refused("called with tensors in containers")
-            flows = torch.is_grad_enabled() and any(each.requires_grad for each in given)
-            passed = [each for each in given if each.requires_grad] if flows else []
-            through = iter(BackwardHookFunction.apply(*passed) if passed else ())
-        made = [next(through) for _ in passed]
+            passed = [each for each in given if changed_by(dtype)(each)]
+            with vm.recorder.fake_mode:
+                cast = [each.to(dtype) if dtype is not None else each for each in passed]
+            made = BackwardHookFunction.apply(*cast) if passed else ()
         parameters = gathered(vm, state)
         call_hook(vm, Unshard(state, owner), passed, (*made, *parameters))
         hold(vm, state, lambda module, number: parameters[number])

@@ -6,6 +6,7 @@ are guarded; from 3.12 on also attributes of `self`, where the call breaks.
 
     breakpoint()                       ->  the hook that the program has set, or that $PYTHONBREAKPOINT names
     os.environ["NAME"] = "value"       ->  the mapping changes as any; putenv() is an effect
+    traceback.format_exc()             ->  lines of source files, whose size and time are guarded
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 import builtins
 import importlib
 import io
+import linecache
 import os
 import posix
 import sys
+import tokenize
 import types
 import warnings
 
@@ -109,3 +112,37 @@ def _set_environment(vm: VM, callee: types.BuiltinFunctionType, /, *args: object
     if any(type(each) is not bytes for each in args):
         raise Break("SB015", f"{callee.__name__} with something else than bytes")
     note(vm, PlainCall(callee, args, {}), False)
+
+
+def stamp_of(path: str) -> tuple[float, ...]:
+    """A pure reader for guards: size and time of a source file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return float(found.st_size), found.st_mtime
+
+
+@rule(linecache.checkcache, linecache.lazycache)
+def _check_lines(vm: VM, callee: types.FunctionType, /, *args: object, **kwargs: object) -> bool | None:
+    """Lines are read below, from files alone."""
+    return None if callee is linecache.checkcache else False
+
+
+@rule(linecache.getline)
+def _line(vm: VM, filename: str, lineno: int, module_globals: object = None) -> str:
+    vm.heap.guard_call(stamp_of, stamp_of(filename), Pinned(filename))
+    entry = linecache.cache.get(filename)
+    if entry is not None and (len(entry) == 1 or entry[1] is None):
+        raise Break("SB015", "lines of code that has no file")
+    try:
+        with open(filename, "rb") as file:
+            lines = io.TextIOWrapper(io.BytesIO(file.read()), encoding=_encoding_of(filename)).readlines()
+    except (OSError, UnicodeError, SyntaxError):
+        return ""
+    return lines[lineno - 1].rstrip("\n") + "\n" if 1 <= lineno <= len(lines) else ""
+
+
+def _encoding_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return tokenize.detect_encoding(file.readline)[0]

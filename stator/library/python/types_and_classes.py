@@ -30,6 +30,7 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.library.python.class_makers import caller_module
+from stator.library.python.finalizers import interpret_finalizer
 from stator.shapes.symbolic_values import SYMBOLIC, python_type, specialise
 from stator.source import Pinned
 
@@ -194,6 +195,7 @@ def new_class(vm: VM, meta: type, name: object, bases: Any, namespace: Any, kwar
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
     if "__module__" not in namespace and (module := caller_module(vm, 0)) is not MISSING:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
+    interpret_finalizer(vm, namespace)
     for owner, called in [(type(each), "__set_name__") for each in namespace.values()] + [
             (base, "__init_subclass__") for base in bases if is_a(base, type) and base.__mro__ is not None]:
         find(vm, owner, called)  # a guard: C code may call it

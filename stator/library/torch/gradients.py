@@ -149,6 +149,8 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
             found: tuple[Any, ...] = torch.autograd.grad(outputs, inputs, seeds, **options)
     except Break:  # of code of the program that the engine calls
         raise
+    except Raised as raised:  # leaves that the engine has reached before have their gradients
+        raise behind_autograd(vm, "SB016", f"{what}, which raises a {type(raised.exc).__name__}") from None
     except Exception as error:
         raise Break("SB016", f"{what}: {error}".splitlines()[0]) from None
     if not all(each is None or type(each) is FakeTensor for each in found):

@@ -102,9 +102,19 @@ def test_a_kernel_launches_as_before(driver: Driver) -> None:
     assert driver.loaded[-1] == (BINARY, "triton_poi_fused_0", 32, 0)
 
 
-def test_a_kernel_without_a_choice_is_left_out(driver: Driver) -> None:
-    with pytest.raises(NotPortable, match="not called yet"):
-        again(autotuner(driver, launchers=2))
+def test_a_kernel_without_a_choice_has_its_first_configuration(driver: Driver) -> None:
+    kernel = autotuner(driver, launchers=2)
+    again(kernel).run("in", "out", 1000, stream=5)
+    kernel.launchers[0]("in", "out", 1000, stream=5)
+    assert driver.launched[0] == driver.launched[1]
+
+
+def test_a_kernel_that_was_not_called_is_compiled(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = autotuner(driver, launchers=0)
+    ready = autotuner(driver).launchers
+    monkeypatch.setattr(heuristics.CachingAutotuner, "precompile", lambda self: self.launchers.extend(ready))
+    again(kernel).run("in", "out", 1000, stream=5)
+    assert driver.launched[0][1:4] == (8, 1, 1)
 
 
 def test_a_kernel_of_triton_itself_is_left_out(driver: Driver) -> None:

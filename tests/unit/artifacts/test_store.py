@@ -199,3 +199,23 @@ def test_processes_that_write_at_once_keep_each_others_files(folder):
         assert (first.number, second.number) == (0, 1)
         first.put(SAMPLE)
         assert first.number == 0 and len(os.listdir(folder)) == 2
+
+
+def doubled(x):
+    return x * 2
+
+
+def test_why_not_cached_names_a_file_that_is_refused(folder):
+    x = torch.ones(2)
+    with config.patch(artifact_dir=str(folder)):
+        stator.compile(doubled, backend="eager")(x)
+        [path] = folder.glob("*.stator")
+        path.rename(folder / "moved")
+        path.symlink_to(folder / "moved")
+        stator.reset()
+        compiled = stator.compile(doubled, backend="eager")
+        with events.record() as log:
+            assert torch.equal(compiled(x), x * 2)
+        assert [event.path for event in log if isinstance(event, events.ArtifactRefused)] == [str(path)]
+        assert str(path) in (stator.why_not_cached(compiled) or "")
+        assert not path.is_symlink() and (folder / "moved").exists()  # written anew, by the capture

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import copy
 import gc
+import io
 import itertools
 import os
 import pickle
+import re
+import traceback
 import typing
 import warnings
 from collections.abc import AsyncIterator
@@ -207,7 +211,8 @@ def test_environment_is_set() -> None:
         compiled = stator.compile(program, backend="eager", fullgraph=True)
         for value in ("a", "bcd"):
             assert torch.equal(compiled(torch.ones(2), value), torch.ones(2) + len(value))
-            assert os.popen("echo $STATOR_TEST_NAME").read().strip() == value  # a process sees it
+            with os.popen("echo $STATOR_TEST_NAME") as pipe:
+                assert pipe.read().strip() == value  # a process sees it
     finally:
         del os.environ["STATOR_TEST_NAME"]
 
@@ -237,3 +242,295 @@ def test_deprecated_copies_of_iterators_warn() -> None:
             itertools.chain([1], [2]).__reduce__()
             return x + len(heard), [str(each.message) for each in heard]
     same_as_eager(program, call(torch.ones(2)), call(torch.zeros(2)))
+
+
+def ordered_deaths(x):
+    out: list = []
+
+    class Noted:
+        def __init__(self, name):
+            self.name = name
+
+        def __del__(self):
+            out.append(self.name)
+
+    def inner():
+        held = Noted("local")
+        out.append("inside")
+        return held.name
+
+    Noted("temporary")
+    out.append(inner())
+    pair = [Noted("first"), Noted("second")]
+    pair.clear()
+    out.append("cleared")
+    again = Noted("old")
+    again = Noted("new")
+    out.append("replaced")
+    del again
+    try:
+        raise ValueError(Noted("raised"))
+    except ValueError:
+        out.append("handled")
+    return x + len(out), out
+
+
+def counted_deaths(x):
+    class Counted:
+        left = 0
+
+        def __init__(self):
+            Counted.left += 1
+
+        def __del__(self):
+            Counted.left -= 1
+
+    made = [Counted() for _ in range(3)]
+    before = Counted.left
+    made.pop()
+    return x + before, Counted.left, made.clear(), Counted.left
+
+
+def kept_by_a_closure(x):
+    out = []
+
+    class Noted:
+        def __del__(self):
+            out.append("dead")
+
+    def make():
+        held = Noted()
+        return (lambda: held)() is held
+    return make(), out, x + len(out)
+
+
+def alive_at_the_end(x, log):
+    class Noted:
+        def __del__(self):
+            log.append("dead")
+    held = Noted()
+    log.append("made")
+    return x + len(log), held is None
+
+
+def breaks_inside(x, log):
+    class Noted:
+        def __del__(self):
+            log.append(len(gc.get_objects()) > 0)
+    Noted()
+    return x + len(log)
+
+
+def changed_later(x, log):
+    class Noted:
+        def __del__(self):
+            log.append("first")
+    held = Noted()
+    Noted.__del__ = lambda self: log.append("second")
+    del held
+    return x + len(log)
+
+
+def resurrected(x, log):
+    class Noted:
+        def __del__(self):
+            log.append(self)
+    Noted()
+    return x + len(log)
+
+
+def test_finalizers_of_classes_made_inside() -> None:
+    for program in (ordered_deaths, counted_deaths):
+        same_as_eager(program, call(torch.ones(2)), call(torch.zeros(3)))
+    same_as_eager(kept_by_a_closure, call(torch.ones(2)), fullgraph=False)
+    for program in (alive_at_the_end, breaks_inside, changed_later):
+        same_as_eager(program, call(torch.ones(2), []), call(torch.zeros(2), [1]), fullgraph=False)
+    log: list = []
+    stator.compile(resurrected, backend="eager")(torch.ones(2), log)
+    assert len(log) == 1
+    stator.compile(resurrected, backend="eager")(torch.ones(2), log)
+    assert len(log) == 2
+
+
+def written_and_read(x, path):
+    with open(path, "w", encoding="utf-8") as file:
+        count = file.write("one\r\ntwo\n")
+        file.writelines(f"{n}\n" for n in range(x.shape[0]))
+    assert file.closed
+    file = open(path, encoding="utf-8")
+    lines = list(file)
+    file.seek(0)
+    first, rest = file.readline(), file.read()
+    file.close()
+    try:
+        file.read()
+    except ValueError as error:
+        return x + len(lines), count, lines, first, rest, str(error)
+
+
+def refused_uses(x, path):
+    found = []
+    with open(path, "wb") as file:
+        file.write(b"abc")
+        for wrong in (file.read, lambda: open(path, "q")):  # noqa: SIM115
+            try:
+                wrong()
+            except (OSError, ValueError) as error:
+                found.append(type(error).__name__)
+    with open(path, "rb") as file:
+        data = file.read()
+    os.unlink(path)
+    return x + len(found), found, data, isinstance(file, io.BufferedReader)
+
+
+def test_files_written_inside(tmp_path) -> None:
+    for program, full in ((written_and_read, True), (refused_uses, False)):
+        paths = [str(tmp_path / name) for name in ("eager", "compiled")]
+        compiled = stator.compile(program, backend="eager", fullgraph=full)
+        for x in (torch.ones(2), torch.zeros(3), torch.ones(3)):
+            assert str(program(x, paths[0])) == str(compiled(x, paths[1]))
+            assert os.path.exists(paths[0]) == os.path.exists(paths[1])
+            if os.path.exists(paths[0]):
+                with open(paths[0], "rb") as one, open(paths[1], "rb") as other:
+                    assert one.read() == other.read()
+
+
+def test_file_that_cannot_be_written(tmp_path) -> None:
+    def program(x, path):
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("text")
+        except OSError as error:
+            return x + 1, type(error).__name__
+        return x
+    compiled = stator.compile(program, backend="eager")
+    path = tmp_path / "name"
+    assert torch.equal(compiled(torch.ones(2), str(path)), torch.ones(2))
+    path.unlink()
+    path.mkdir()  # a folder from now on
+    assert str(compiled(torch.ones(2), str(path))) == str(program(torch.ones(2), str(path)))
+    missing = str(tmp_path / "missing" / "name")
+    assert str(compiled(torch.ones(2), missing)) == str(program(torch.ones(2), missing))
+
+
+def test_open_file_that_leaves_the_call(tmp_path) -> None:
+    def program(x, path):
+        file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        file.write("text")
+        return x + 1, file
+    y, file = stator.compile(program, backend="eager")(torch.ones(2), str(tmp_path / "name"))
+    assert type(file) is io.TextIOWrapper
+    file.close()
+    assert (tmp_path / "name").read_text() == "text"
+
+
+def raises(x):
+    raise ValueError(f"size {x.shape[0]}")
+
+
+def test_text_of_a_traceback() -> None:
+    def program(x):
+        try:
+            raises(x)
+        except ValueError as error:
+            entries = [(each.name, each.line) for each in traceback.extract_tb(error.__traceback__)]
+            return x + len(entries), entries, traceback.format_exception_only(error)
+
+    def name_not_found(x):
+        try:
+            return x + torhc  # noqa: F821
+        except NameError as error:
+            return x + 1, str(error)
+    for each in (program, name_not_found):
+        same_as_eager(each, call(torch.ones(2)), call(torch.zeros(3)))
+
+
+def test_lines_of_a_file_that_changes(tmp_path) -> None:
+    source = tmp_path / "failing.py"
+    source.write_text("def fail(x):\n    raise ValueError  # first\n")
+    namespace: dict = {}
+    exec(compile(source.read_text(), str(source), "exec"), namespace)
+
+    def program(x):
+        try:
+            namespace["fail"](x)
+        except ValueError as error:
+            return traceback.extract_tb(error.__traceback__)[-1].line
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2)) == "raise ValueError  # first"
+    source.write_text("def fail(x):\n    raise ValueError  # another\n")
+    assert compiled(torch.ones(2)) == "raise ValueError  # another"
+
+
+def test_subclasses_of_a_class_made_inside() -> None:
+    def program(x):
+        class Base: ...
+        class One(Base): ...
+        class Two(One): ...
+        return x + len(Base.__subclasses__()), [each.__name__ for each in One.__subclasses__()]
+    same_as_eager(program, call(torch.ones(2)), call(torch.zeros(2)))
+
+
+async def without_context():
+    try:
+        yield 1
+    except IndexError:
+        error = KeyError("kept")
+        try:
+            raise error
+        finally:
+            error.__context__ = None
+
+
+async def thrown_into(x):
+    source = without_context()
+    await anext(source)
+    try:
+        try:
+            raise IndexError
+        except IndexError as error:
+            await source.athrow(error)
+    except KeyError as error:
+        return x + 1, error.__context__
+
+
+def test_context_of_an_exception_that_passes_c_code() -> None:
+    def key(value):
+        error = KeyError(value)
+        try:
+            raise error
+        finally:
+            error.__context__ = None
+
+    def through_sorted(x):
+        try:
+            try:
+                raise IndexError
+            except IndexError:
+                sorted([1, 2], key=key)
+        except KeyError as error:
+            return x + 1, error.__context__
+    same_as_eager(through_sorted, call(torch.ones(2)))
+    same_as_eager(lambda x: asyncio.run(thrown_into(x)), call(torch.ones(2)))
+
+
+def test_patterns_that_print_or_warn() -> None:
+    def debugged(x):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            re.compile("a+", re.DEBUG)
+        return x + 1, text.getvalue()
+
+    def warned(x):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            re.compile("[a||b]")
+            re.purge()
+        return x + len(heard), [str(each.message) for each in heard]
+
+    def named(x):
+        match = re.compile("b").match
+        return x + 1, match.__name__, match.__qualname__
+    re.purge()
+    same_as_eager(debugged, call(torch.ones(2)), fullgraph=False)
+    same_as_eager(warned, call(torch.ones(2)), fullgraph=False)
+    same_as_eager(named, call(torch.ones(2)), call(torch.zeros(2)))
