@@ -43,6 +43,7 @@ def main() -> None:
     for _ in range(rounds):
         for name, statement in CASES.items():
             found[name].append(measure(statement))
+            print(f"{name}: {found[name][-1][0]:.2f} s", file=sys.stderr, flush=True)
     print("| beyond `import torch` | CPU seconds | modules | torch._dynamo |\n|---|---|---|---|")
     for name, samples in found.items():
         _, modules, peer = samples[0]

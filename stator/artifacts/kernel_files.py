@@ -8,6 +8,8 @@ imported.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.machinery
 import importlib.util
 import os
@@ -92,31 +94,66 @@ def parts_of_kernel(value: Thing) -> tuple[Launch, bytes] | None:
     module: Thing = sys.modules.get(_HEURISTICS)
     if module is None or not is_a(value, module.CachingAutotuner):
         return None
-    if not value.launchers:
+    if not value.launchers:  # compiled, and not loaded before its first launch
         value.precompile()
-    launcher = value.launchers[0]  # of a kernel that was not called yet: the first of several configurations
-    kernel: Thing = getattr(launcher.__globals__.get("runner"), "__self__", None)
-    if type(kernel).__name__ != "StaticallyLaunchedCudaKernel" or torch.version.hip or launcher.config.pre_hook:
+    launcher = value.launchers[0]  # of a kernel that was not called yet: any configuration computes the same
+    if torch.version.hip or launcher.config.pre_hook:
         raise NotPortable("a Triton kernel that torch launches by code of Triton")
+    kernel: Thing = getattr(launcher.__globals__.get("runner"), "__self__", None)
+    grid, device = module.GridExpr.from_meta(value.inductor_meta, launcher.config), value.triton_meta["device"] or 0
+    if type(kernel).__name__ == "StaticallyLaunchedCudaKernel":
+        text, binary = launcher_text(grid, launcher), binary_of(kernel, device, launcher.cache_hash)
+    else:
+        compiled: Thing = launcher.__globals__.get("bin")
+        kernel = static_kernel(compiled)
+        passed = [name for number, name in enumerate(kernel.arg_names) if number not in kernel.full_constexprs]
+        names = _parameters(launcher)
+        if len(passed) != len(kernel.arg_tys) or not {*passed} <= {*names}:
+            raise NotPortable(f"a Triton kernel whose launcher takes {', '.join(names)} for {', '.join(passed)}")
+        text, binary = _launcher_text(grid, names, ["stream", *passed]), bytes(compiled.asm["cubin"])
     scratch = sum(bool(getattr(kernel, name, False)) for name in ("has_global_scratch", "has_profile_scratch"))
-    launch = Launch(kernel.name, value.triton_meta["device"] or 0, kernel.shared, kernel.num_warps, kernel.arg_tys,
-                    scratch, launcher_text(module.GridExpr.from_meta(value.inductor_meta, launcher.config), launcher))
-    return launch, binary_of(kernel, launch.device, launcher.cache_hash)
+    return Launch(kernel.name, device, kernel.shared, kernel.num_warps, kernel.arg_tys, scratch, text), binary
+
+
+def static_kernel(compiled: Thing) -> Thing:
+    """The data with which torch's own launcher starts a kernel that torch starts by Triton's launcher."""
+    metadata: Thing = getattr(compiled, "metadata", None)
+    for name, plain in (("launch_pdl", False), ("launch_cooperative_grid", False), ("num_ctas", 1)):
+        if metadata is None or getattr(metadata, name, plain) != plain:
+            raise NotPortable(f"a Triton kernel that torch launches by code of Triton, with {name}")
+    for name in ("static_triton_launcher", "static_cuda_launcher"):  # before torch 2.12: the second
+        with contextlib.suppress(ImportError):
+            module: Thing = importlib.import_module(f"torch._inductor.runtime.{name}")
+            break
+    else:
+        raise NotPortable("a Triton kernel that torch launches by code of Triton")
+    compiled._cubin_path = getattr(compiled, "_cubin_path", "")
+    try:
+        return module.StaticallyLaunchedCudaKernel(compiled)
+    except Exception as error:
+        raise NotPortable(f"a Triton kernel that torch launches by code of Triton: {error}") from None
+
+
+def _parameters(launcher: Thing) -> tuple[str, ...]:
+    return tuple(launcher.__code__.co_varnames[:launcher.__code__.co_argcount])
+
+
+def _launcher_text(grid: Thing, names: tuple[str, ...], passed: list[str]) -> str:
+    return "\n".join([f"def launcher({', '.join(names)}):", *[f"    {line}" for line in grid.prefix],
+                      f"    grid_0 = {grid.x_grid}", f"    grid_1 = {grid.y_grid}", f"    grid_2 = {grid.z_grid}",
+                      f"    runner({', '.join(['grid_0', 'grid_1', 'grid_2', *passed])})"])
 
 
 def launcher_text(grid: Thing, launcher: Thing) -> str:
     """The text that Inductor has executed to make a launcher; the code of both must be equal."""
-    code = launcher.__code__
-    names = code.co_varnames[:code.co_argcount]
+    code, names = launcher.__code__, _parameters(launcher)
     numbers = {name: 1_000_003 + number for number, name in enumerate(names)}
     given: list[int] = []
     observed = type(launcher)(code, {"runner": lambda *args: given.extend(args[3:])})
     observed(*numbers.values())
     found = {number: name for name, number in numbers.items()}
-    passed = ["grid_0", "grid_1", "grid_2", *[found.get(number, "?") for number in given]]
-    text = "\n".join([f"def launcher({', '.join(names)}):", *[f"    {line}" for line in grid.prefix],
-                      f"    grid_0 = {grid.x_grid}", f"    grid_1 = {grid.y_grid}", f"    grid_2 = {grid.z_grid}",
-                      f"    runner({', '.join(passed)})"])
+    passed = [found.get(number, "?") for number in given]
+    text = _launcher_text(grid, names, passed)
     if "?" not in passed:
         made = next(each for each in compile(text, "", "exec").co_consts if type(each) is type(code))
         if all(getattr(made, part) == getattr(code, part) for part in _COMPARED):

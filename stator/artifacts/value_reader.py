@@ -220,8 +220,8 @@ class ValueReader:
             for part, expected in facts[2] if len(facts) > 2 else ():
                 self._require(is_alike(attribute(found, part), self.value(expected)), name, f"has another {part}")
             if cls in _REDUCED:
-                made = found.__reduce__()
-                self._require(len(made) == len(facts) - 3 and all(map(is_alike, made, map(self.value, facts[3:]))), name,
+                made, expected = found.__reduce__(), [self.value(each) for each in facts[3:]]
+                self._require(len(made) == len(expected) and all(map(is_alike, made, expected)), name,
                               "was made otherwise")
             elif len(facts) > 3 and type(facts[3]) is int and not is_a(found, _CONTENTS):
                 self._require(found.__reduce__()[1][0] == facts[3], name, "is another field")

@@ -33,7 +33,7 @@ from stator.artifacts.code_content import code_hash
 from stator.artifacts.container import Json
 from stator.artifacts.raw_steps import NoStep, Step, Thing, attribute, steps_of, take
 from stator.guards.guard import MISSING
-from stator.heap.raw_access import slot_members
+from stator.heap.raw_access import instance_dict, slot_members
 from stator.host.value_kinds import is_a
 from stator.source import Source, name_of
 
@@ -198,6 +198,8 @@ class ValueWriter:
         parts = _PARTS.get(cls) or next((_PARTS[base] for base in _type_mro(cls) if base in _PARTS), None)
         if parts is not None:
             return [*facts, [[name, self.value(attribute(value, name))] for name in parts]]
+        if _class_dict(cls).get("__module__") == "typing" and (own := instance_dict(value)) is not None:
+            return [*facts, [[name, self.value(each)] for name, each in sorted(own.items())]]  # nobody changes these
         if cls in _REDUCED:
             return [*facts, [], *[self.value(each) for each in value.__reduce__()]]
         if is_a(value, enum.Enum):

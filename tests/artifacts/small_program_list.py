@@ -729,4 +729,35 @@ def program(x): return torch.sin(x)
         "import torch; m.lib=torch.library.Library('aten','IMPL'); m.lib.impl('sin', lambda x: x*2, 'CPU')",
         "import torch; m.lib=torch.library.Library('aten','IMPL'); m.lib.impl('sin', lambda x: torch.cos(x), 'AutogradCPU')",
     ), 'aot_eager'),
+    Small('itemgetter', '''
+import operator
+it = operator.itemgetter(0)
+T = (3, 4)
+def program(x): return x*it(T)
+''', (('itemgetter(0)', 'itemgetter(1)'),)),
+    Small('attrgetter', '''
+import operator
+class A: a=1;b=2
+o = A()
+g = operator.attrgetter('a')
+def program(x): return x*g(o)
+''', (("getter('a')", "getter('b')"),)),
+    Small('methodcaller', '''
+import operator
+g = operator.methodcaller('upper')
+def program(x): return x, g('ab')
+''', (("'upper'", "'title'"),)),
+    Small('property subclass', '''
+class prop(property): pass
+class A:
+    @prop
+    def k(self): return 2
+o = A()
+def program(x): return x*o.k
+''', (('return 2', 'return 3'),)),
+    Small('typing', '''
+import typing
+G = typing.Optional[int]
+def program(x): return x*len(typing.get_args(G))
+''', (('Optional[int]', 'Union[int, str, None]'),)),
 ]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import types
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from stator.artifacts.value_writer import NotPortable
 from stator.emit.resume.advance import Points
 
 BINARY = b"a binary of a kernel"
+RUNTIME = "torch._inductor.runtime"
 
 
 class Driver:
@@ -117,10 +120,18 @@ def test_a_kernel_that_was_not_called_is_compiled(driver: Driver, monkeypatch: p
     assert driver.launched[0][1:4] == (8, 1, 1)
 
 
-def test_a_kernel_of_triton_itself_is_left_out(driver: Driver) -> None:
-    kernel = autotuner(driver)
-    kernel.launchers[0].__globals__["runner"] = print
-    with pytest.raises(NotPortable, match="by code of Triton"):
+def test_a_kernel_that_triton_launches_is_launched_by_torch(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, static = autotuner(driver), static_kernel(driver)
+    kernel.launchers[0]("in", "out", 1000, stream=5)
+    metadata = types.SimpleNamespace(launch_pdl=False, num_ctas=1)
+    compiled = types.SimpleNamespace(metadata=metadata, asm={"cubin": BINARY})
+    kernel.launchers[0].__globals__.update(runner=print, bin=compiled)
+    module = "static_triton_launcher" if find_spec(f"{RUNTIME}.static_triton_launcher") else "static_cuda_launcher"
+    monkeypatch.setattr(import_module(f"{RUNTIME}.{module}"), "StaticallyLaunchedCudaKernel", lambda each: static)
+    again(kernel).run("in", "out", 1000, stream=5)
+    assert driver.launched[0] == driver.launched[1] and driver.loaded[-1][0] == BINARY
+    metadata.launch_pdl = True
+    with pytest.raises(NotPortable, match="by code of Triton, with launch_pdl"):
         again(kernel)
 
 
