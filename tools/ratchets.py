@@ -59,10 +59,10 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/python/asserted_warnings.py": "docs/interpreter.md",  # step 17: assertWarns
     "stator/library/python/exception_groups.py": "docs/interpreter.md",  # step 17: groups from outside
     "stator/library/python/small_types.py": "docs/interpreter.md",  # step 17: pack_into, modules made by hand
-    "stator/library/python/shown_exceptions.py": "docs/interpreter.md",  # step 17: sys.__excepthook__
     "stator/library/asynchronous/": "docs/interpreter.md",  # step 17: asyncio.run, tasks, anext
     "stator/library/python/finalizers.py": "docs/interpreter.md",  # step 17: __del__ of classes made inside
-    "stator/library/python/made_files.py": "docs/interpreter.md",  # step 17: files written inside
+    "stator/library/process/": "docs/interpreter.md",  # step 17: files, environment, hooks
+    "stator/library/python/patterns.py": "docs/interpreter.md",  # step 17: patterns that print or warn
     "stator/library/python/runtime_code.py": "docs/interpreter.md",  # step 17: eval, exec and compile
     "stator/backends/graph_key.py": "docs/regions.md",  # step 11: pieces of equal content
     "stator/backends/inner_calls.py": "docs/regions.md",  # step 11: passes of pieces, called directly

@@ -163,7 +163,7 @@ class AutogradState(Mechanism):
 
 @dataclass(slots=True, eq=False)
 class FileState:
-    """Files that the call writes (see library/python/made_files)."""
+    """Files that the call writes (see library/process/made_files)."""
 
     written: dict[str, bytes] = field(default_factory=dict)  # by path: data of files that were closed
     opened: list[Any] = field(default_factory=list)

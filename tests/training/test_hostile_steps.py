@@ -246,7 +246,7 @@ def an_exception_in_the_backward_pass() -> World:
 
 @STEPS
 def an_exception_that_leaves() -> World:
-    """What was done before it stays."""
+    """Effects before it stay."""
     model = network()
     optimiser = SGD(model.parameters(), lr=0.1)
     log: list[Any] = []

@@ -36,10 +36,10 @@ from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, ModeState, RandomState
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
+from stator.library.process.made_files import refuse_open_files
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
-from stator.library.python.made_files import refuse_open_files
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 

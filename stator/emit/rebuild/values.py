@@ -53,7 +53,7 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
-from stator.library.python.made_files import File
+from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText

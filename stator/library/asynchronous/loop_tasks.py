@@ -153,8 +153,8 @@ class Future:
     def __repr__(self) -> str:
         return refuse_text()
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]  # isinstance() asks for it
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # isinstance() asks for it
         return _asyncio.Future
 
 
@@ -171,8 +171,8 @@ class Task(Future):
         loop.unfinished.append(self)
         loop.call_soon(self._step, context=self._context)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]  # isinstance() asks for it
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # isinstance() asks for it
         return _asyncio.Task
 
     def get_coro(self) -> object:
@@ -261,8 +261,8 @@ class Loop:
         self.unfinished: list[Task] = []
         self.now, self.stopping, self.closed, self.runs = 0.0, False, False, False
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]  # isinstance() asks for it
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # isinstance() asks for it
         return PLAIN_LOOP
 
     def __getattr__(self, name: str) -> object:

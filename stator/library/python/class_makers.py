@@ -11,7 +11,6 @@ import collections
 import dataclasses
 import enum
 import reprlib
-import sys
 import types
 import typing
 from typing import Any
@@ -93,14 +92,6 @@ def caller_module(vm: VM, levels: int, default: str | None = "__main__") -> Any:
         frame = frame.caller()
     name = MISSING if frame is None else frame.scope.read("__name__")
     return default if name is MISSING else name
-
-
-@rule(*[getattr(sys, name) for name in ("_getframemodulename",) if hasattr(sys, name)])
-def _module_of_frame(vm: VM, depth: int = 0) -> object:
-    name = caller_module(vm, depth, None)
-    if type(name) is not str:
-        raise Break("SB020", "sys._getframemodulename of a frame outside the call")
-    return name
 
 
 @suspending_rule(enum.EnumType._create_)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Rules for str.format and re.   "{0.name}".format(obj)  ->  attributes are read under guards, then formatted
+"""Rules for str.format.   "{0.name}".format(obj)  ->  attributes are read under guards, then formatted
 
 A replacement field may read attributes and items; C code would read them from the stand-in itself.  Such a format is
 done by `string.Formatter`, the same algorithm in Python, which is interpreted.
@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import _string
 import itertools
-import re
 import string
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from stator.breaks import Break
-from stator.graph.state.quiet_logging import Heard
-from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation
-from stator.interp.rule_registry import rule, suspending_rule
+from stator.interp.rule_registry import suspending_rule
 from stator.interp.vm import VM
-from stator.shapes.symbolic_values import DeferredText, unread
 
 
 def _reads_inside(text: str) -> bool:
@@ -59,37 +54,3 @@ def _format(vm: VM, cont: Continuation | None, text: object, /, *args: object, *
     if _counts_inside(text):
         text = _number_fields(text, itertools.count())
     vm.call(string.Formatter.vformat, (string.Formatter(), text, args, kwargs), {}, cont)
-
-
-@rule(re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer)
-def _run_pattern(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """`re` keeps a cache of compiled patterns, which nobody can observe."""
-    for value in (*args, *kwargs.values()):
-        if type(value) is DeferredText:
-            raise unread(value)
-    vm.heap.expose_deep(args)
-    at = {re.compile: 1, re.split: 3}.get(callee, 2)
-    return _with_pattern(vm, callee, args, kwargs, kwargs.get("flags", args[at] if len(args) > at else 0))
-
-
-def _with_pattern(vm: VM, callee: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
-                  flags: object) -> object:
-    """Call a function of `re`; break where it prints or warns, which CPython does when it does not know the pattern."""
-    if is_a(flags, int) and flags & re.DEBUG:  # type: ignore[operator]
-        raise Break("SB015", "re.DEBUG, which prints the pattern")
-    with Heard() as heard:
-        try:
-            return vm.native_unhooked(callee, args, kwargs)
-        finally:
-            if heard:
-                re.purge()  # so that CPython warns at the break
-                raise Break("SB013", f"a pattern that re warns of ({heard[0].message})")
-
-
-@suspending_rule(re.sub, re.subn)
-def _substitute(vm: VM, cont: Any, callee: Any, pattern: Any, *args: Any, **kwargs: Any) -> None:
-    """The pattern is compiled natively; the replacement may be a function of the program."""
-    values = {**dict(zip(("repl", "string", "count", "flags"), args, strict=False)), **kwargs}
-    flags = values.pop("flags", 0)
-    compiled = _with_pattern(vm, re.compile, (pattern, flags), {}, flags)
-    vm.call(getattr(compiled, callee.__name__), (), values, cont)

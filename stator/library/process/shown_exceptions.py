@@ -28,6 +28,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
+from stator.library.python.class_makers import caller_module
 from stator.source import Pinned
 
 _CHAIN = [vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")]
@@ -146,3 +147,11 @@ def _line(vm: VM, filename: str, lineno: int, module_globals: object = None) -> 
 def _encoding_of(path: str) -> str:
     with open(path, "rb") as file:
         return tokenize.detect_encoding(file.readline)[0]
+
+
+@rule(*[getattr(sys, name) for name in ("_getframemodulename",) if hasattr(sys, name)])
+def _module_of_frame(vm: VM, depth: int = 0) -> object:
+    name = caller_module(vm, depth, None)
+    if type(name) is not str:
+        raise Break("SB020", "sys._getframemodulename of a frame outside the call")
+    return name
