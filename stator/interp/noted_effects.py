@@ -7,7 +7,6 @@ later is copied inside the graph.  `numpy.seterr` decides which floating-point e
 
 from __future__ import annotations
 
-import operator
 import types
 import warnings
 from collections.abc import Callable
@@ -175,11 +174,7 @@ def warning_readers() -> tuple[object, ...]:
 
 def are_warnings_read_by(*codes: object) -> bool:
     """A pure reader for guards."""
-    return are_same(tuple(getattr(each, "__code__", each) for each in warning_readers()), codes)
-
-
-def are_same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
-    return len(left) == len(right) and all(map(operator.is_, left, right))
+    return [id(getattr(each, "__code__", each)) for each in warning_readers()] == list(map(id, codes))
 
 
 def list_of_warnings(vm: VM) -> list[Any] | None:

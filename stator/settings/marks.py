@@ -84,7 +84,8 @@ def is_unmarked(fn: types.FunctionType) -> bool:
     """Whether a function certainly has no mark: it is in no table and has no attributes."""
     number = id(fn)
     return not fn.__dict__ and number not in _allowed._rows and number not in _disabled._rows \
-        and number not in _substitutes._rows and number not in _constant_results._rows and torch_marks.is_unlisted(fn)
+        and number not in _substitutes._rows and number not in _constant_results._rows \
+        and not (torch_marks.is_allowed(fn) or torch_marks.is_disallowed(fn))
 
 
 def _marked_object(fn: object) -> object:

@@ -34,10 +34,6 @@ def is_forbidden(fn: object) -> bool:
     return type(fn) is types.FunctionType and fn.__dict__.get("_dynamo_forbidden") is True
 
 
-def is_unlisted(fn: object) -> bool:
-    return _TABLES not in sys.modules or not (is_allowed(fn) or is_disallowed(fn))
-
-
 def _is_listed(table: str, fn: object) -> bool:
     module = sys.modules.get(_TABLES)
     ids: Any = None if module is None else getattr(module, table, None)
