@@ -25,22 +25,31 @@ def printed_text():
     return Scene(fn, one(ramp()), ks.clear, lambda: list(ks))
 
 
+WORLDS: dict[int, list[Any]] = {}
+
+
+def hidden(world: list[Any]) -> int:
+    """A number under which code finds a list by a name that it computes: nobody who reads the code can tell."""
+    WORLDS[id(world)] = world
+    return id(world)
+
+
 class Watching(io.StringIO):
     """A stream that notes what the world looks like at each write."""
 
-    def __init__(self, world: list[Any]) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self.world, self.notes = world, []
+        self.number, self.notes = number, []
 
     def write(self, text: str) -> int:
-        self.notes.append((text, list(self.world)))
+        self.notes.append((text, list(globals()["SDLROW"[::-1]][self.number])))
         return len(text)
 
 
 @probe("SB006 SB015 SB001 SB005")
 def text_between_mutations():
     world: list[Any] = []
-    stream = Watching(world)
+    stream = Watching(hidden(world))
 
     def fn(x):
         world.append("before")
@@ -61,7 +70,7 @@ def text_between_mutations():
 @probe()
 def text_before_mutations():
     world: list[Any] = []
-    stream = Watching(world)
+    stream = Watching(hidden(world))
 
     def fn(x):
         print("now")
@@ -79,18 +88,18 @@ def text_before_mutations():
 
 
 class Listening(logging.Handler):
-    def __init__(self, world: list[Any]) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self.world, self.notes = world, []
+        self.number, self.notes = number, []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.notes.append((record.levelname, record.getMessage(), list(self.world)))
+        self.notes.append((record.levelname, record.getMessage(), list(globals()["SDLROW"[::-1]][self.number])))
 
 
 @probe("SB006 SB015 SB001 SB005")
 def logging_between_mutations():
     world: list[Any] = []
-    handler = Listening(world)
+    handler = Listening(hidden(world))
     logger = logging.Logger("stator law probe")
     logger.addHandler(handler)
 

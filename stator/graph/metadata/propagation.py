@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode
 
-from stator.graph.metadata.layout_rules import ARGUMENT, WRITTEN
-from stator.graph.metadata.write_layouts import foresee_result, foresee_write
+from stator.graph.metadata.layout_rules import ARGUMENT, WRITTEN, foresee
+from stator.graph.metadata.write_layouts import foresee_write
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})
@@ -174,7 +174,7 @@ class Propagation:
         """The entry of a call: one that was learned, or that a rule foresees; None where there is none."""
         entry: tuple[Any, ...] | None = _memo.get(key)
         if entry is None:
-            entry = (foresee_write if in_place else foresee_result)(func, args, kwargs, self.tensor_key)
+            entry = (foresee_write if in_place else foresee)(func, args, kwargs, self.tensor_key)
             if entry is not None and len(_memo) < _LIMIT:
                 _memo[key] = entry
                 _held.append(func)
@@ -203,6 +203,8 @@ class Propagation:
             return None
         if entry[0] is ARGUMENT:
             return args[entry[1]]
+        if len(entry) == 3 and self.tensor_key(args[entry[2]])[-1]:
+            return None  # a view requires grad where its base does, also under no_grad()
         self.served += 1
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             kind = entry[0]
@@ -233,8 +235,8 @@ class Propagation:
             return _memory(fake)
 
     def _make(self, spec: tuple[Any, ...]) -> FakeTensor:
-        dtype, size, stride, device, requires_grad = spec
-        fake = self.fakes.make(size, stride, dtype, device, requires_grad)
+        dtype, size, stride, device, _ = spec
+        fake = self.fakes.make(size, stride, dtype, device, False)
         self.metas[id(fake)] = spec
         return fake
 

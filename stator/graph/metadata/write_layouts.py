@@ -24,7 +24,6 @@ from stator.graph.metadata.layout_rules import (
     attempt,
     certain,
     filled,
-    foresee,
     made,
     of_any,
     require,
@@ -49,16 +48,6 @@ _WRITES = _OF_NUMBERS | _OF_TRUTHS | _named(_EVERY)
 _DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int32,
                      torch.int64, torch.bool})
 _NUMBERS = frozenset({int, float, bool, type(None)})
-
-
-def foresee_result(func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any],
-                   read: Read) -> tuple[Any, ...] | None:
-    """The layouts by rule. A view requires grad where its base does, also under no_grad()."""
-    entry: tuple[Any, ...] | None = foresee(func, args, kwargs, read)
-    if entry is None or len(entry) < 3 or not read(args[entry[2]])[-1]:
-        return entry
-    specs = [(*spec[:4], True) for spec in (entry[1:2] if entry[0] is None else entry[1])]
-    return entry[0], specs[0] if entry[0] is None else specs, entry[2]
 
 
 def foresee_write(func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any],

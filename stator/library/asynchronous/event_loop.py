@@ -145,8 +145,8 @@ def _shared(name: str) -> None:
     function = vars(Loop)[name]
 
     @rule(vars(base_events.BaseEventLoop)[name])
-    def call(vm: VM, loop: object, /, *args: object, **kwargs: object) -> object:
-        return vm.call_sync(function, (loop_behind(vm, loop), *args), kwargs)
+    def call(vm: VM, self: object, *args: object, **kwargs: object) -> object:
+        return vm.call_sync(function, (loop_behind(vm, self), *args), kwargs)
 
 
 for _name in _SHARED:
@@ -162,9 +162,9 @@ def _run_main(vm: VM, /, *args: object, **kwargs: object) -> object:
 
 
 @rule(base_events.BaseEventLoop.run_until_complete)
-def _complete(vm: VM, loop: object, future: object) -> object:
-    loop_behind(vm, loop)
-    return vm.call_sync(_run_until_complete, (loop, future))
+def _complete(vm: VM, self: object, future: object) -> object:
+    loop_behind(vm, self)
+    return vm.call_sync(_run_until_complete, (self, future))
 
 
 @rule(events.new_event_loop)

@@ -1,4 +1,4 @@
-"""Writes by rule beside FakeTensor and real tensors; views of parameters under no_grad()."""
+"""Writes by rule beside FakeTensor and real tensors; views of parameters under no_grad(), which have no rule."""
 
 from __future__ import annotations
 
