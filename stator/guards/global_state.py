@@ -12,6 +12,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
+_settled: list[bool] = []  # the order of attention kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,6 @@ def global_state() -> GlobalState:
                              for mode in modes),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         functorch_level=len(torch._C._functorch.get_interpreter_stack() or ()))
-
-
-_settled: list[bool] = []
 
 
 def settle_attention() -> None:
