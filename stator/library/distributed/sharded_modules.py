@@ -110,7 +110,7 @@ def gathered(vm: VM, state: FSDPState) -> list[FakeTensor]:
 
 
 def hold(vm: VM, state: FSDPState, value_of: Callable[[torch.nn.Module, int], object]) -> None:
-    """Let modules hold other values, which torch has put there: no change of the program's."""
+    """Let modules hold other values, which torch has put there; the program changes nothing."""
     for number, each in enumerate(sharded_parameters(state)):
         for module, name in owners_of(each):
             if type(module).__setattr__ is not torch.nn.Module.__setattr__:
