@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from torch._functorch import config
 from torch._guards import CompileContext, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import events
 from stator.backends.aot_rules import (
@@ -132,7 +134,8 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
-            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept():
+            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept(), \
+            dispatch_keys_kept(gm):
         compiled = call_backend(backend, gm, example_inputs, settings)
     note_wrappers(compiled, around)
     if not callable(compiled):
@@ -202,6 +205,27 @@ def backward_alone() -> contextlib.AbstractContextManager[Any]:
     """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts."""
     ambient = config.backward_pass_autocast == "same_as_forward"  # its default
     return config.patch(whole() | ({"backward_pass_autocast": "off"} if ambient else {}))
+
+
+@contextlib.contextmanager
+def dispatch_keys_kept(gm: torch.fx.GraphModule) -> Iterator[None]:
+    """Restore torch's dispatch keys where a compiler fails inside inference mode.
+
+    The guard of the mode dies with the frames of the error, and puts back keys of modes that were left before.
+    """
+    if not gm.graph.find_nodes(op="call_function", target=_enter_inference_mode):
+        yield
+        return
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(),
+                                         torch._C._dispatch_tls_local_exclude_set()):
+        try:
+            yield
+        except Exception as error:
+            cause: BaseException | None = error
+            while cause is not None:
+                traceback.clear_frames(cause.__traceback__)
+                cause = cause.__cause__ or cause.__context__
+            raise
 
 
 def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:

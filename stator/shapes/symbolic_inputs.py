@@ -52,7 +52,10 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
     _require_in_range(tensor, source)
     context = StatelessSymbolicContext(dynamic_sizes=sizes, dynamic_strides=steps,
                                        constraint_sizes=_declared_ranges(tensor, dims))
-    return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
+    fake = mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
+    if not fake.is_inference() and fake._version:  # torch has put it on memory that it has a fake of: no write
+        torch._C._autograd._unsafe_set_version_counter((fake,), (0,))
+    return fake
 
 
 def symbolic_wrapper(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, parts: dict[str, Any],
