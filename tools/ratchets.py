@@ -79,6 +79,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/calls/function_mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/emit/effects/mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
+    "stator/interp/calls/composite_kernels.py": "docs/memory.md",  # step 16: operators made of others
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
     "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
