@@ -6,7 +6,6 @@ Python that C code calls comes back through the frame hook and is interpreted.
 from __future__ import annotations
 
 import itertools
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

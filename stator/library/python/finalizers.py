@@ -37,6 +37,12 @@ def interpret_finalizer(vm: VM, namespace: dict[object, object]) -> None:
     namespace["__del__"] = __del__
 
 
+def is_of_program(callback: object) -> bool:
+    """Whether a callback is not one of the library, which keep collections."""
+    module = getattr(callback, "__module__", None)
+    return callback is not None and module not in ("weakref", "_weakrefset", "functools")
+
+
 def interpret_callback(vm: VM, callback: object) -> object:
     """A function of ours for a callback of the program, called where the referent dies."""
     def called(reference: object) -> None:

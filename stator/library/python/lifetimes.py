@@ -231,9 +231,12 @@ rule(*_COMPARED, getattr(_weakref, "_remove_dead_weakref"))(
     lambda vm, callee, /, *args: vm.native(callee, args))
 
 
-@rule(weakref.ref.__callback__.__get__)  # type: ignore[attr-defined]
+_callback_of = vars(weakref.ref)["__callback__"].__get__
+
+
+@rule(_callback_of)
 def _callback(vm: VM, reference: object, owner: object = None, /) -> object:
-    found = vm.native_unhooked(weakref.ref.__callback__.__get__, (reference, owner))  # type: ignore[attr-defined]
+    found = vm.native_unhooked(_callback_of, (reference, owner))
     return vm.functions.callbacks.get(id(found), found)
 
 

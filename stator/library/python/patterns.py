@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
+from collections.abc import Callable
+from functools import _lru_cache_wrapper
 
 from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
@@ -26,22 +27,23 @@ def inner(pattern, flags):
 def new(pattern, flags):
     return inner(pattern, flags)
 """
-_namespace: dict[str, Any] = {"__name__": "re", "compile": getattr(re, "_compiler").compile}
+_namespace: dict[str, object] = {"__name__": "re", "compile": getattr(re, "_compiler").compile}
 exec(compile(_NEW, re.__file__, "exec"), _namespace)
-_compile_new = _namespace["new"]
+_compile_new = _namespace["new"]  # called in interpreted code alone
 _PUBLIC = {re.compile: (), re.match: ("string",), re.fullmatch: ("string",), re.search: ("string",),
            re.findall: ("string",), re.finditer: ("string",), re.split: ("string", "maxsplit"),
            re.sub: ("repl", "string", "count"), re.subn: ("repl", "string", "count")}
 
 
 @rule(re.escape)
-def _escape(vm: VM, pattern: Any) -> Any:
+def _escape(vm: VM, pattern: object) -> object:
     vm.heap.expose_deep(pattern)
     return vm.native_unhooked(re.escape, (pattern,))
 
 
 @suspending_rule(*_PUBLIC)
-def _run_pattern(vm: VM, cont: Any, callee: Any, /, pattern: Any, *args: Any, **kwargs: Any) -> None:
+def _run_pattern(vm: VM, cont: Continuation | None, callee: Callable[..., object], /, pattern: object, *args: object,
+                 **kwargs: object) -> None:
     """The pattern is compiled natively; a replacement may be a function of the program."""
     for value in (pattern, *args, *kwargs.values()):
         if type(value) is DeferredText:
@@ -54,7 +56,7 @@ def _run_pattern(vm: VM, cont: Any, callee: Any, /, pattern: Any, *args: Any, **
     vm.call(getattr(compiled, callee.__name__), (), values, cont)
 
 
-def _compiled(vm: VM, pattern: Any, flags: Any) -> Any:
+def _compiled(vm: VM, pattern: object, flags: object) -> object:
     """`re` keeps a cache of patterns; it prints or warns of one that is new, which is interpreted."""
     number = int(flags) if isinstance(flags, int) else 0
     key, known = (type(pattern), pattern, number), vm.caches.fills.setdefault(id(re.compile), [])
@@ -82,15 +84,15 @@ def _compiled(vm: VM, pattern: Any, flags: Any) -> Any:
     return found
 
 
-_CACHES: list[dict[Any, Any]] = [getattr(re, name) for name in ("_cache", "_cache2") if hasattr(re, name)]
+_CACHES: list[dict[object, object]] = [getattr(re, name) for name in ("_cache", "_cache2") if hasattr(re, name)]
 
 
-def is_new(pattern: Any, flags: int) -> bool:
+def is_new(pattern: object, flags: int) -> bool:
     """A pure reader for guards: whether `re` has to compile a pattern."""
     return not any((type(pattern), pattern, flags) in cache for cache in _CACHES)
 
 
-def keep_pattern(pattern: Any, flags: int) -> None:
+def keep_pattern(pattern: str, flags: int) -> None:
     """Put a pattern into the cache of `re`, which has warned of it; called by the residual."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -98,7 +100,7 @@ def keep_pattern(pattern: Any, flags: int) -> None:
 
 
 @rule(*[getattr(re, name) for name in ("_compile_repl", "_compile_template") if hasattr(re, name)])
-def _private_cache(vm: VM, callee: Any, /, *args: Any) -> Any:
+def _private_cache(vm: VM, callee: _lru_cache_wrapper[object], /, *args: object) -> object:
     """Templates that `re` keeps, which nobody can observe."""
     with Heard() as heard:
         try:
