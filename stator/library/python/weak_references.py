@@ -23,6 +23,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import ExcState
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
+from stator.library.python.finalizers import interpret_callback, is_of_program
 
 WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
@@ -37,7 +38,7 @@ def _check(vm: VM, args: Any) -> None:
         raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
         raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
-    if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
+    if is_of_program(callback) and (vm.heap.tracker_of(args[0]) is not None or is_a(args[0], KEPT)):
         raise Break("SB019", "a weak reference with a callback", whole_call=vm.heap.tracker_of(args[0]) is None)
     if callback is not None and vm.heap.tracker_of(args[0]) is not None:
         if WEAK in vm.turned_off:
@@ -61,6 +62,8 @@ def refuse_untold_deaths(vm: VM) -> None:
 def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if given := args[:2] if callee is weakref.ref else args[1:3]:
         _check(vm, given)
+        if is_of_program(given[-1]) and len(given) > 1:
+            args = (*args[:-1], interpret_callback(vm, args[-1]))
     made = vm.native_unhooked(callee, args, kwargs)
     vm.identity.weakly.append(weakref.ref(given[0]))
     return made
