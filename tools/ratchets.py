@@ -74,6 +74,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/objects/process_facts.py": "docs/artifacts.md",  # step 12: facts that no entry is stored with
     "stator/host/shown_names.py": "docs/report.md",  # step 15: names that users give
     "stator/capture/eager_start.py": "docs/eager-start.md",  # step 11: calls that run while another process compiles
+    "stator/backends/write_counts.py": "docs/training.md",  # step 16: versions and inference tensors behind compilers
     "stator/backends/step_gradients.py": "docs/training.md",  # step 13: gradients between pieces of a step
     "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()
     "stator/interp/calls/function_mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
