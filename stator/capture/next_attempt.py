@@ -95,6 +95,7 @@ def compute_ahead(site: CallSite, stop: Break) -> bool:
             or Strategy.UNBACKED_VALUES in site.turned_off:
         return False
     site.turned_off.add(Strategy.UNBACKED_VALUES)
+    events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
     return True
 
 
