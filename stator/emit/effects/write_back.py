@@ -43,6 +43,8 @@ from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 
+_REPEATED = 8  # operations of a set that cost less than a guard on the layout of its table
+
 
 def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
@@ -245,7 +247,7 @@ def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> Non
     if not table.is_changed(tracker.standin):
         return
     name = tracker.source
-    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin)):
+    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin) + _REPEATED):
         for method, *given in table.steps:
             item = "".join(f", {build.value(each)}" for each in given)
             out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")
