@@ -18,8 +18,8 @@ from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
-from stator.graph.analysis.autograd_boundaries import GRADIENTS
 from stator.graph.analysis.mutation import PURE_KERNELS
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 

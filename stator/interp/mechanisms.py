@@ -146,7 +146,8 @@ class AutogradState(Mechanism):
 
     nodes: dict[int, Any] = field(default_factory=dict)  # the grad_fn of fake tensors
     hooks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (a handle, its hook; None: removed)
-    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> (it, its node)
+    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> what watches the fakes
+    in_hooks: bool = False  # whether hooks of modules are interpreted, in the middle of a backward pass
     leaves: list[Any] = field(default_factory=list)  # tensors of the graph that were made to require a gradient
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace

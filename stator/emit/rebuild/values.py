@@ -217,7 +217,7 @@ class Rebuilder:
         if id(value) in self.vm.autograd.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
         if id(value) in self.vm.autograd.watches:
-            self.outputs.append(self.vm.autograd.watches[id(value)][1])
+            self.outputs.append(self.vm.autograd.watches[id(value)].node)
             return f"out[{len(self.outputs) - 1}]"
         if id(value) in self.vm.random.known:
             if cls is random.Random and list(vars(value)) != ["gauss_next"]:
