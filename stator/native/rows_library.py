@@ -192,7 +192,7 @@ row.attributes(calendar, "*", row.NativeClass.PURE_SHELL)
 # Decimals.
 decimal = _decimal.Decimal
 row.pure(decimal, "is_canonical is_finite is_infinite is_nan is_qnan is_snan is_signed is_zero adjusted "
-         "canonical conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __bool__ __hash__ "
+         "canonical conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __reduce__ __bool__ __hash__ "
          "__int__ __float__ __ceil__ __floor__ __trunc__ __complex__ __sizeof__ __repr__ __str__")
 for name in "add sub mul truediv floordiv mod divmod pow".split():
     row.pure(decimal, f"__{name}__ __r{name}__", why=GUARDED_CONTEXT)
