@@ -10,6 +10,7 @@ Processes are forked from one that has imported torch and Stator.  A miss runs e
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -102,7 +103,9 @@ def tried(small: Small, folder: Path) -> tuple[int, int, list[str]]:
 
 
 def main(names: list[str]) -> int:
-    first_call.tracer()
+    stator.compile(torch.sin, backend="aot_eager")(INPUT)  # loads the tracer and AOTAutograd, which each child needs
+    stator.reset()
+    gc.freeze()  # a collection in a child would copy every page of its parent
     changes, hits, problems = 0, 0, list[str]()
     for small in PROGRAMS:
         if not names or small.name in names:

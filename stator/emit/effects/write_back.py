@@ -155,7 +155,10 @@ def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     if number in tensors.grads:
         out.append(f"{build.outside(tracker.source)}.grad = {build.value(tensors.grads[number][1])}")
     if number in tensors.data:
-        out.append(f"{build.outside(tracker.source)}.data = {build.value(tensors.data[number].value)}")
+        note, place = tensors.data[number], build.outside(tracker.source)
+        out.append(f"{place}.data = {build.value(note.value)}")
+        count = build.writer.constant(torch.autograd.graph.increment_version, "count_write")
+        out += [f"{count}({place})"] * note.later_writes()
     for name, value in tensors.attributes.get(number, {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
                 or not is_current(tracker.initial_dict[name], value):

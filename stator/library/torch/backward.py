@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import (
+    BOUNDARY,
     CONSUMED,
     FREED,
     GRADIENTS,
@@ -77,9 +78,6 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
         if not wanted or retained or not wanted.keys() <= set(map(id, leaves)):
             raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
         leaves = list(wanted.values())
-    if not recorder.backend.in_order and any(
-            "recompute" in node.meta or node.target is tag_activation_checkpoint for node in reached):
-        raise Break("SB016", f"{BACKWARD}, through a checkpoint, whose memory only a graph of its own saves")
     hooks = LeafHooks(vm, BACKWARD, leaves)
     grads = [current_grad(vm, leaf) for leaf in leaves]
     require_own_memory(vm, [grad for grad in grads if grad is not None])
@@ -103,7 +101,9 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
-    gradients.record_gradients(vm, outputs, targets, seeds, options, found, GRADIENTS[bool(hooks)])
+    node = gradients.record_gradients(vm, outputs, targets, seeds, options, found, GRADIENTS[bool(hooks)])
+    if any("recompute" in each.meta or each.target is tag_activation_checkpoint for each in reached):
+        node.meta[BOUNDARY] = True  # in one piece with it, a compiler would keep what is to be computed again
     if not retain_graph and not create_graph:  # nobody reads for a checkpoint that a pass has consumed
         recorder.log.read_again = [each for each in recorder.log.read_again if not each[1] <= reached]
     if create_graph:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
@@ -165,11 +166,12 @@ def handed_on(vm: VM, found: tuple[Any, ...]) -> Any:
 
 
 def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any],
-                     found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad) -> None:
-    vm.recorder.record("call_function", target, (outputs, inputs, seeds), options, found)
+                     found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad) -> fx.Node:
+    node = vm.recorder.record("call_function", target, (outputs, inputs, seeds), options, found)
     vm.recorder.log.changes += 1
     vm.autograd.consumes = vm.autograd.consumes or not (
         options["create_graph"] if options["retain_graph"] is None else options["retain_graph"])
+    return node
 
 
 has_side_effect(ENTER)

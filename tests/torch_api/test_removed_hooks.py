@@ -1,0 +1,50 @@
+"""A hook on a tensor of the graph that a pass has called before it is removed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.comparison import call, same_as_eager
+
+CALLS = call(torch.arange(1.0, 5.0)), call(torch.arange(2.0, 8.0))
+
+
+def after_backward(x):
+    leaf = x.clone().requires_grad_()
+    handle = leaf.register_hook(lambda grad: grad * 2)
+    (leaf * leaf).sum().backward()
+    handle.remove()
+    return leaf.grad
+
+
+def between_two_passes(x):
+    leaf = x.clone().requires_grad_()
+    squares = leaf * leaf
+    with squares.register_hook(lambda grad: grad * 3):
+        first, = torch.autograd.grad(squares.sum(), leaf, retain_graph=True)
+    second, = torch.autograd.grad(squares.sum(), leaf)
+    return first, second
+
+
+def one_of_two(x):
+    leaf = x.clone().requires_grad_()
+    squares = leaf * leaf
+    kept = squares.register_hook(lambda grad: grad + 1)
+    gone = squares.register_hook(lambda grad: grad * 3)
+    first, = torch.autograd.grad(squares.sum(), leaf, retain_graph=True)
+    gone.remove()
+    gone.remove()
+    (squares.sum() * 5).backward()
+    kept.remove()
+    return first, leaf.grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [after_backward, between_two_passes, one_of_two], ids=lambda each: each.__name__)
+def test_a_removed_hook_counts_for_the_passes_before(program, backend):
+    same_as_eager(program, *CALLS, backend=backend)
+
+
+def test_a_removed_hook_is_captured_whole():
+    same_as_eager(after_backward, *CALLS, fullgraph=True, graphs=1)
