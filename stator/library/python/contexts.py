@@ -26,6 +26,7 @@ from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
+from stator.native.rows_library import DECIMAL_METHODS
 from stator.source import CallOf, Pinned, Source
 
 _READ_BY_C = (str, int, float, decimal.Decimal)  # subclasses too, without a method of theirs
@@ -143,10 +144,7 @@ def _make(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
 
 
 # Methods that compute under the context of the thread, where they are given no other.
-@rule(*[vars(decimal.Decimal)[name] for name in """exp ln log10 next_minus next_plus normalize to_integral
-      to_integral_exact to_integral_value sqrt compare compare_signal max max_mag min min_mag next_toward quantize
-      remainder_near fma is_normal is_subnormal logb logical_invert number_class to_eng_string compare_total
-      compare_total_mag copy_sign same_quantum logical_and logical_or logical_xor rotate scaleb shift""".split()])
+@rule(*[vars(decimal.Decimal)[name] for name in DECIMAL_METHODS.split()])
 def _compute(vm: VM, callee: types.MethodDescriptorType, number: object, /, *args: object, **kwargs: object) -> object:
     if any(is_a(value, decimal.Context) for value in (*args, *kwargs.values())):
         raise Break("SB013", f"decimal.Decimal.{callee.__name__} under a context of its own")
