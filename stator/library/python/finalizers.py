@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import types
 import weakref
+from collections.abc import Callable
 
 from stator.breaks import Break
 from stator.interp.frame import Bug, Raised
@@ -54,9 +55,14 @@ def interpret_callback(vm: VM, callback: object) -> object:
     return called
 
 
+def _call(finalizer: Callable[[object], object], instance: object) -> None:
+    """The frame in which C code, called at the death of an object, runs."""
+    finalizer(instance)
+
+
 def _end(vm: VM, finalizer: object, instance: object, later: str) -> None:
     try:
-        vm.call_sync(finalizer, (instance,))
+        vm.call_sync(_call, (finalizer, instance))
     except Raised:
         vm.pending = Break("SB019", later, whole_call=True)
     except (Break, Bug):  # pending: whoever has dropped the instance would not hear of it

@@ -16,6 +16,7 @@ import _weakref
 import collections
 import ctypes
 import gc
+import itertools
 import operator
 import sys
 import types
@@ -23,11 +24,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.outside_changes import anything_let_go
 from stator.heap.pure_readers import referent_of
+from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation, ExcState, Frame
@@ -38,10 +41,11 @@ from stator.interp.objects.weak_access import PROXIES, behind_proxy
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.library.python.finalizers import interpret_callback
-from stator.library.python.weak_references import KEPT, WEAK, handed_values_are_held, in_variables
+from stator.library.python.weak_references import KEPT, WEAK
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
-_HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC
+_HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own others
+_EMPTY = types.CellType()
 _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _SIZED = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, collections.deque,
           collections.OrderedDict)
@@ -77,6 +81,29 @@ def _referent(vm: VM, reference: Any, /) -> Any:
             and _unreached(vm, [referent]):
         raise Break("SB019", "a weak reference to an object of the trace whose address was read", whole_call=True)
     return referent
+
+
+def handed_values_are_held(vm: VM, original: object) -> bool:
+    """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
+    handed, held = vm.identity.handed, in_variables(vm)
+    return id(original) in held or id(original) not in handed and all(
+        number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_COLLECTOR)
+        for number, raw in handed.items())
+
+
+def in_variables(vm: VM) -> set[int]:
+    """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
+    handled: ExcState | None = vm.exc_state
+    found: list[object] = []
+    while handled is not None:
+        found.append(handled.value)
+        handled = handled.previous
+    frame = vm.frame
+    while frame is not None:
+        found += itertools.chain(frame.locals, frame.stack)
+        frame = frame.caller()
+    contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
+    return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)

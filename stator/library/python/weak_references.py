@@ -7,7 +7,6 @@ So does a callback of the program.
 from __future__ import annotations
 
 import functools
-import itertools
 import types
 import weakref
 from typing import Any
@@ -17,10 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break, Strategy
 from stator.heap.outside_changes import anything_let_go
-from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
-from stator.interp.frame import ExcState
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.library.python.finalizers import interpret_callback, is_of_program
@@ -28,8 +24,6 @@ from stator.library.python.finalizers import interpret_callback, is_of_program
 WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
 KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
-_EMPTY = types.CellType()
-_HAS_REFERENCES = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own others
 
 
 def _check(vm: VM, args: Any) -> None:
@@ -67,26 +61,3 @@ def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     made = vm.native_unhooked(callee, args, kwargs)
     vm.identity.weakly.append(weakref.ref(given[0]))
     return made
-
-
-def handed_values_are_held(vm: VM, original: object) -> bool:
-    """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
-    handed, held = vm.identity.handed, in_variables(vm)
-    return id(original) in held or id(original) not in handed and all(
-        number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_REFERENCES)
-        for number, raw in handed.items())
-
-
-def in_variables(vm: VM) -> set[int]:
-    """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
-    handled: ExcState | None = vm.exc_state
-    found: list[object] = []
-    while handled is not None:
-        found.append(handled.value)
-        handled = handled.previous
-    frame = vm.frame
-    while frame is not None:
-        found += itertools.chain(frame.locals, frame.stack)
-        frame = frame.caller()
-    contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
-    return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import decimal
 import importlib
 import sys
+from decimal import Decimal
 
 import pytest
 import torch
@@ -91,3 +93,50 @@ def test_the_limit_is_guarded(limit_restored) -> None:
     for limit in (4300, 640, 4300, 0):
         sys.set_int_max_str_digits(limit)
         assert compiled(torch.ones(2), 10 ** 800)[1] == text_length(torch.ones(2), 10 ** 800)[1]
+
+
+class Whole(int):
+    def __str__(self):
+        return "not asked"
+
+
+class Money(Decimal):
+    def __add__(self, other):
+        return "money", Decimal.__add__(self, other)
+
+
+def computed(x, n):
+    return (Decimal(n).sqrt(), Decimal("1.23456").quantize(Decimal("0.01")), Decimal(2).max(n), Decimal(Whole(n)),
+            Decimal(2).fma(n, 4), Decimal(n).quantize(exp=Decimal("0.1"), rounding="ROUND_UP"), Decimal(n).ln(),
+            Decimal(n).compare(Decimal("NaN")), x + n)
+
+
+def of_a_subclass(x, n):
+    made = Money(n)
+    return made + 1, made - 1, type(made).__name__, made == n, x + n
+
+
+def wrong(x, n):
+    found = []
+    for compute in (lambda: Decimal(2).max("a"), lambda: Decimal(n).sqrt(), lambda: Decimal("1e9").quantize(Decimal("1e-99"))):
+        try:
+            found.append(compute())
+        except (TypeError, decimal.DecimalException) as error:
+            found.append(type(error).__name__)
+    return found, x + n
+
+
+@pytest.mark.parametrize("function, first, second", [(computed, 5, 7), (of_a_subclass, 5, 7), (wrong, -2, 4)])
+def test_decimals_are_computed_inside(function, first, second):
+    x = torch.ones(2)
+    same_as_eager(function, call(x, first), call(x, second))
+
+
+def test_the_precision_of_methods_is_guarded():
+    compiled = stator.compile(lambda x, n: (Decimal(n).sqrt(), x + 1), backend="eager", fullgraph=True)
+    for digits in (28, 5, 28):
+        with decimal.localcontext() as context:
+            context.prec = digits
+            context.clear_flags()
+            found, flag = compiled(torch.ones(2), 2)[0], context.flags[decimal.Inexact]
+            assert found == Decimal(2).sqrt() and flag

@@ -80,6 +80,14 @@ def dropped_references_call_nothing(x, n):
     return len(log), second() is None, x + n
 
 
+def called_in_c(x, n):
+    log = []
+    obj, other = Number(n), Number(n)
+    refs = [weakref.ref(obj, id), weakref.ref(obj, log.append), weakref.ref(other, type)]
+    del obj, other
+    return len(log), log[0] is refs[1], x + n
+
+
 def in_order(x, n):
     log = []
     a, b = Number(n), Number(n + 1)
@@ -156,7 +164,7 @@ def ordered(x, n):
         return str(error), x + n
 
 
-@pytest.mark.parametrize("function", [called_where_it_dies, counted, dropped_references_call_nothing, in_order,
+@pytest.mark.parametrize("function", [called_where_it_dies, counted, dropped_references_call_nothing, in_order, called_in_c,
                                       locals_die_in_order, in_a_cycle, forwarded, ordered])
 def test_lifetimes_are_captured_whole(function):
     same_as_eager(function, call(X, 1), call(X, 2))
