@@ -214,7 +214,8 @@ class Policy:
         found: dict[int, str | Dim] = {}
         if self.dynamic is not False:
             every = self.dynamic and (type(tensor) is torch.Tensor or hasattr(type(tensor), "__tensor_flatten__"))
-            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks else ()
+            # Fakes know the layout of results only where the order of strides is known.
+            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks and tensor.is_contiguous() else ()
             seen = (*self.memory.sizes.get(source, ()), *self.memory.foresees("sizes", source))
             found = {**dict.fromkeys((*(range(rank) if every else ()), *seen), "open"),
                      **dict.fromkeys(undecided, "unbacked"), **dict.fromkeys(marks.get(WEAK_MARK, ()), "open")}
