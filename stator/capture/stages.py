@@ -290,7 +290,8 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         if autograd_boundaries.with_history(each.fake) and storage_of(each.fake) in storages \
                 and not shared_memory.refuses_writes(each.tensor):
             done.vm.heap.guard_call(shared_memory.refuses_writes, False, each.source)
-        if any(map(changes_views, each.node.users)):  # so with operations that refuse views (`detach_`)
+        # So with operations that refuse views (`detach_`); sizes have users, too.
+        if each.tensor is not None and any(map(changes_views, each.node.users)):
             done.vm.heap.guard_call(shared_memory.is_view, shared_memory.is_view(each.tensor), each.source)
     candidates = [(*leaf, each.node in written) for each in shared_memory.sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)

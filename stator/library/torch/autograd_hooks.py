@@ -7,6 +7,7 @@ without effects, a node pushes the user's own functions.  Everything else breaks
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable
@@ -325,6 +326,11 @@ def remove_from_graph(handle: RemovableHandle | None) -> None:
 
 has_side_effect(register_graph)
 has_side_effect(remove_from_graph)
+
+
+def removed_handle() -> RemovableHandle:
+    """The handle of a hook that was removed in the call."""
+    return RemovableHandle(collections.OrderedDict())
 
 
 def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
