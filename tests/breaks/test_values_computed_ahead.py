@@ -106,6 +106,26 @@ def raises_by_value(x):
         return x, error.args
 
 
+@program
+def more_than_the_tensor_has(x):
+    x = x.detach()
+    chosen = torch.masked_select(x[0], x > 0), x[0].masked_select(torch.stack([x > 0, x > 0]))
+    return [each + 1 if each.numel() > 2 else each - 1 for each in chosen]
+
+
+@program
+def elements_at_places_of_data(x):
+    a = torch.zeros_like(x)
+    for row in range(2):
+        place, other = int(x[row, 0].abs() > 2), int(x[row].argmax())
+        if x[row, place].item() > 0:
+            a[row, place] = x[row, place] * 2
+        else:
+            a[row, other] = x[row, other] - 1
+        a[row] *= a[row, other].item()
+    return a
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_captured_whole(name: str) -> None:
     same_as_eager(PROGRAMS[name], *INPUTS)
