@@ -90,6 +90,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/graph/analysis/step_functions.py": "docs/training.md",  # step 13: gradients beside hooks of modules
     "stator/host/hook_handles.py": "docs/training.md",  # step 13: handles of hooks on fakes
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
+    "stator/interp/outside_exceptions.py": "docs/interpreter.md",  # step 17: exceptions that the caller handles
     "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass
     "stator/emit/residual/kept_inputs.py": "docs/training.md",  # step 13: copies for a graph that fails
     "stator/backends/number_checks.py": "docs/training.md",  # step 13: checks of step counts
