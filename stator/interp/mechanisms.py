@@ -6,6 +6,7 @@ In: notes of opcodes, rules and C calls.  Out: what branch capture, replay and t
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,13 @@ class FunctionState(Mechanism):
     callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators
     compiled_inside: dict[int, Any] = field(default_factory=dict)  # compiled functions made by the trace
     coded: dict[int, Any] = field(default_factory=dict)  # outside functions whose code is guarded
+    members: dict[types.FunctionType, dict[str, Any]] = field(default_factory=dict)  # assigned to outside functions
+
+    def fingerprint(self) -> Any:
+        return key_ids(self.members)  # type: ignore[arg-type]
+
+    def has_changes(self) -> bool:
+        return bool(self.members)
 
 
 @dataclass(slots=True, eq=False)
