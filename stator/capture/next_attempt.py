@@ -37,6 +37,9 @@ RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
 }
 
 
+_ON_DATA = frozenset({"SB002", "SB003"})
+
+
 def relax_capture(site: CallSite, done: Trace) -> bool:
     """After a backend's failure: do without one thing that it may have failed on."""
     recorder = done.vm.recorder
@@ -83,6 +86,16 @@ def guard_streams(site: CallSite, done: Trace, stop: Break) -> bool:
     if Strategy.DRAWN_NUMBERS in site.turned_off or not done.vm.residual.draws and stop.stop.leave != random.__file__:
         return False
     site.turned_off.add(Strategy.DRAWN_NUMBERS)
+    return True
+
+
+def compute_ahead(site: CallSite, stop: Break) -> bool:
+    """Under fullgraph, after a break on data: let a guard compute the values that decide the capture."""
+    if stop.code not in _ON_DATA or site.settings.capture_control_flow is False \
+            or Strategy.UNBACKED_VALUES in site.turned_off:
+        return False
+    site.turned_off.add(Strategy.UNBACKED_VALUES)
+    events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
     return True
 
 

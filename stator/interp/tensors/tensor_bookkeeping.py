@@ -309,7 +309,15 @@ class DataNote:
     node: fx.Node
     value: Any
     kept: bool  # whether autograd may have kept it before
+    version: int  # its own writes so far
+    written: int = 0  # later writes, which reach the new memory
     in_its_place: list[fx.Node] = field(default_factory=list)
+
+    def later_writes(self) -> int:
+        """Count the writes to the new memory, which the graph does not make to the tensor."""
+        self.written += self.tensor._version - self.version
+        torch._C._autograd._unsafe_set_version_counter((self.tensor,), (self.version,))
+        return self.written
 
 
 def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
@@ -330,7 +338,7 @@ def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
     vm.heap.note_write(fake)
     if note is None:
         node = recorder.node_of(fake)
-        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node))
+        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node), fake._version)
     note.value = value
     if not wants_grad:
         note.in_its_place.append(recorder.node_of(value))
