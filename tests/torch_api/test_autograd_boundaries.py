@@ -174,7 +174,7 @@ def test_a_hook_that_comes_and_goes(backend):
             return loss.detach()
         return World(program, arguments, lambda: gradients(model))
     seen = compare(make, calls=5, backend=backend)
-    assert set(seen.breaks) == {"SB016"} and seen.captures[0] and seen.captures[1]
+    assert not seen.breaks and seen.captures[0] and seen.captures[1]
     assert not seen.fallbacks
 
 
