@@ -44,6 +44,8 @@ from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 
+_REPEATED = 8  # operations of a set that cost less than a guard on the layout of its table
+
 
 def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
@@ -164,7 +166,10 @@ def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     if number in tensors.grads:
         out.append(f"{build.outside(tracker.source)}.grad = {build.value(tensors.grads[number][1])}")
     if number in tensors.data:
-        out.append(f"{build.outside(tracker.source)}.data = {build.value(tensors.data[number].value)}")
+        note, place = tensors.data[number], build.outside(tracker.source)
+        out.append(f"{place}.data = {build.value(note.value)}")
+        count = build.writer.constant(torch.autograd.graph.increment_version, "count_write")
+        out += [f"{count}({place})"] * note.later_writes()
     for name, value in tensors.attributes.get(number, {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
                 or not is_current(tracker.initial_dict[name], value):
@@ -251,7 +256,7 @@ def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> Non
     if not table.is_changed(tracker.standin):
         return
     name = tracker.source
-    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin)):
+    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin) + _REPEATED):
         for method, *given in table.steps:
             item = "".join(f", {build.value(each)}" for each in given)
             out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")

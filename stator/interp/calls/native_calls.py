@@ -6,7 +6,6 @@ Python that C code calls comes back through the frame hook and is interpreted.
 from __future__ import annotations
 
 import itertools
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -278,7 +277,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                  f"{describe_callable(fn)} needs a number") from None
         if type(error) is ValueError and "set_int_max_str_digits" in str(error):
-            guard_digits(vm)
+            number_warnings.guard_digits(vm)
         raise failed(vm, error, fn, args, kwargs) from None
     finally:
         _hook.leave()
@@ -286,7 +285,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             number_warnings.end_hearing(vm)
     if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
                  and result.bit_length() > _MANY_DIGITS):
-        guard_digits(vm)
+        number_warnings.guard_digits(vm)
     if vm.pending is not None:
         raise vm.pending
     if vm.heap.tables.sets:
@@ -294,12 +293,6 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
     if vm.policy.not_rebuilt:
         refuse_not_rebuilt(vm, result)
     return result.force() if type(result) is Box else result
-
-
-def guard_digits(vm: VM) -> None:
-    """How long the text of a number may be decides."""
-    limit = sys.get_int_max_str_digits()
-    vm.heap.guard_call(sys.get_int_max_str_digits, limit)
 
 
 def native_unhooked(vm: VM, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:

@@ -319,7 +319,7 @@ def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, 
                                    for each in (*parents_of(full), *wanted)):
         raise Break("SB006", "an import after the program has changed sys.modules")
     for module in wanted:
-        if module not in sys.modules and not is_installed(module.partition(".")[0]):
+        if module not in sys.modules and (vm.effects.files.written or not is_installed(module.partition(".")[0])):
             vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, module)  # once it is loaded, the next call goes on
             raise Break("SB006", f"the import of {module}, which is not loaded yet")
 
