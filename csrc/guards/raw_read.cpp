@@ -211,7 +211,7 @@ bool raw_read_init() {
   plain_types = {&PyLong_Type,    &PyBool_Type,  &PyFloat_Type,    &PyComplex_Type,
                  &PyUnicode_Type, &PyBytes_Type, Py_TYPE(Py_None), Py_TYPE(Py_Ellipsis),
                  Py_TYPE(Py_NotImplemented), &PyRange_Type};
-  trusted_types = {&PyFunction_Type,     &PyMethod_Type,          &PyCFunction_Type, &PyCode_Type,
+  trusted_types = {&PyFunction_Type,     &PyMethod_Type,          &PyCFunction_Type, &PyCMethod_Type, &PyCode_Type,
                    &PyCell_Type,         &PyProperty_Type,        &PySuper_Type,     &PySlice_Type,
                    &PyRange_Type,        &PyComplex_Type,         &PyLong_Type,      &PyFloat_Type,
                    &PyMemoryView_Type,   &PyStaticMethod_Type,    &PyClassMethod_Type,

@@ -23,12 +23,12 @@ from stator.guards.partition import NoAddress, Partition
 from stator.guards.shape_check import ShapeCheck
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.host.suspended_patches import names_of_class, restored
-from stator.host.value_kinds import is_a, mro_of
+from stator.host.value_kinds import BUILTIN_METHOD, is_a, mro_of
 from stator.source import Source, name_of, parents
 
 # Attr reads C-level attributes of exactly these types; torch tensors answer `grad` and `_base` besides.
 TRUSTED_TYPES: frozenset[type] = frozenset({
-    types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType, types.CellType,
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType, BUILTIN_METHOD, types.CodeType, types.CellType,
     types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.UnionType, functools.partial,
     property, staticmethod, classmethod, super, slice, range, complex, int, float, deque, memoryview})

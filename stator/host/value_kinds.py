@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+BUILTIN_METHOD: type = type(re.compile("").match)  # a bound C function that knows the class which defines it
 
 # Whatever a metaclass defines.
 name_of_class = type.__dict__["__name__"].__get__

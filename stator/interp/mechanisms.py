@@ -76,6 +76,7 @@ class ClassState(Mechanism):
     named: set[type] = field(default_factory=set)  # whose names are guarded
     asked: set[type] = field(default_factory=set)  # whose special methods are guarded
     overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
+    made_annotations: dict[type, dict[str, Any]] = field(default_factory=dict)  # by a first read
     reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
     finalized: set[type] = field(default_factory=set)  # made inside, with `__del__`: some have instances
     making: int = 0  # how many type.__new__ are running

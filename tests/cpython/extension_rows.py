@@ -29,6 +29,7 @@ def declare() -> None:
             row.shell(owner, f"{METHODS} __new__")
             row.shell(extension, name)
     row.deep(extension, CALLS, calls_back=True)
+    row.deep(extension, "bad_get", calls_back=True)
     row.shell(extension, "float_pack float_unpack make_exception_with_doc awaitType")
     if hasattr(extension, "awaitType"):
         row.shell(extension.awaitType, "__new__ __init__ __await__")

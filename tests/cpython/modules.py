@@ -25,5 +25,7 @@ MODULES = (
     "test_string_literals", "test_format", "test_funcattrs", "test_global", "test_isinstance",
     "test_subclassinit", "test_metaclass", "test_call", "test_contextlib_async", "test_reprlib",
     "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint", "test_struct", "test_random",
-    "test_contextvars", "test_asyncgen", "test_unpack", "test_syntax", "test_decimal",
+    "test_contextvars", "test_dictcomps", "test_exception_hierarchy", "test_dynamicclassattribute",
+    "test_genericclass", "test_int_literal", "test_iterlen", "test_colorsys", "test_flufl", "test_html", "test_errno",
+    "test_graphlib", "test_baseexception", "test_fnmatch", "test_future_stmt", "test_asyncgen", "test_unpack", "test_syntax", "test_decimal",
 )

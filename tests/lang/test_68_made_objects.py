@@ -1,5 +1,7 @@
 """Objects with constructors in C: modules, super objects, class methods of subclasses, cells; `__new__` of other classes."""
 
+import fnmatch
+import re
 import types
 
 import torch
@@ -196,3 +198,58 @@ def constructors(x, n):
 
 def test_constructors_of_other_classes():
     same_as_eager(constructors, call(torch.ones(2), 3), call(torch.ones(2), 4))
+
+
+def subscripts(x, n):
+    class Hidden(tuple):
+        __class_getitem__ = None
+
+    class Base:
+        def __class_getitem__(cls, item):
+            return item, n
+
+    class HidesBase(Base):
+        __class_getitem__ = None
+
+    class Inherits(Base):
+        pass
+
+    class Text(Base):
+        __class_getitem__ = "text"
+
+    return x + n, [outcome(lambda each=each: each[int]) for each in (Hidden, Base, HidesBase, Inherits, Text, int, list)]
+
+
+def test_class_getitem_that_is_none():
+    same_as_eager(subscripts, call(torch.ones(2), 3), call(torch.ones(2), 4))
+
+
+OUTSIDE = re.compile("a+").match
+
+
+def bound_methods(x, text, given):
+    made, other = re.compile("b+").match, re.compile("c").search
+    return x + 1, bool(made(text)), bool(given(text)), bool(OUTSIDE(text)), list(map(bool, map(given, [text, "b"]))), \
+        made.__name__, given.__self__.pattern, made.__self__.pattern, other.__self__.flags, \
+        re.sub(r"[a-z]+", "<\\g<0>>", text), re.compile(r"([a])").sub(r"\1\1", text), fnmatch.fnmatch(text, "*a*")
+
+
+def test_methods_that_know_their_class():
+    """`pattern.match` is of another C type than most bound C functions."""
+    first, second = re.compile("a+"), re.compile("z")
+    same_as_eager(bound_methods, call(torch.ones(2), "aab", first.match), call(torch.ones(2), "zab", second.match),
+                  call(torch.ones(2), "bba", first.match))
+
+
+def test_a_method_that_leaves():
+    compiled = stator.compile(lambda x, p: (re.compile(p).match, x + 1), backend="eager", fullgraph=True)
+    for pattern, text in (("a", "a"), ("b", "b"), ("a", "a")):
+        found, moved = compiled(torch.ones(2), pattern)
+        assert found(text) and not found("-") and found.__self__.pattern == pattern and torch.equal(moved, torch.full((2,), 2.0))
+
+
+def test_a_cache_of_patterns():
+    def program(x, name):
+        fnmatch._compile_pattern.cache_clear()
+        return x + 1, fnmatch.filter([name, "zz"], "*z"), fnmatch.fnmatchcase(name, "a*"), fnmatch.fnmatchcase(name, "a*")
+    same_as_eager(program, call(torch.ones(2), "az"), call(torch.ones(2), "ba"), fullgraph=False)

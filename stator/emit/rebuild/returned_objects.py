@@ -36,7 +36,7 @@ from stator.code.intrinsics import intrinsic
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.suspended_patches import names_of_class
-from stator.host.value_kinds import is_a, module_of, mro_of
+from stator.host.value_kinds import BUILTIN_METHOD, is_a, module_of, mro_of
 from stator.interp.objects.descriptors import TensorSuper, namespace_of_module
 from stator.interp.objects.weak_access import PROXIES, proxied
 from stator.native.table import receiver_split
@@ -165,7 +165,8 @@ def _bound(build: Rebuilder, value: Any) -> str:
     # Not by its name, which a subclass may define anew: `super().append` is list's own.
     bind = f"{build.writer.constant(descriptor, value.__name__)}.__get__"
     bound_to = "None, " if type(descriptor) is types.ClassMethodDescriptorType else ""
-    return build.variable(value, value.__name__, f"{bind}({bound_to}{build.value(receiver)})")
+    owner = f", {build.value(type(receiver))}" if type(value) is BUILTIN_METHOD else ""  # CPython reads it unasked
+    return build.variable(value, value.__name__, f"{bind}({bound_to}{build.value(receiver)}{owner})")
 
 
 def _proxy(build: Rebuilder, value: Any) -> str:
@@ -270,7 +271,8 @@ _ENCODER_FIELDS = ("markers", "default", "encoder", "indent", "key_separator", "
 _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _wrapper, types.MethodType: _method,
     super: _super, TensorSuper: _super,
-    types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
+    **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType, BUILTIN_METHOD), _bound),
+    types.MappingProxyType: _proxy,
     weakref.ref: _reference, **dict.fromkeys(PROXIES, _reference), array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,

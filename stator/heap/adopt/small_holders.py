@@ -24,14 +24,14 @@ from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
-from stator.host.value_kinds import is_a, mro_of
+from stator.host.value_kinds import BUILTIN_METHOD, is_a, mro_of
 from stator.shapes.symbolic_values import specialise, varying
 from stator.source import Attr, CallOf, Pinned, Slot, Source
 
 
 def holder_adopters(heap: Heap) -> dict[type, Any]:
     found = {
-        types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
+        types.BuiltinFunctionType: adopt_builtin, BUILTIN_METHOD: adopt_builtin, types.MethodWrapperType: adopt_builtin,
         types.MappingProxyType: adopt_mapping_view, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
         functools.partial: adopt_partial, bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
         **dict.fromkeys(DICT_VIEWS, adopt_mapping_view), **dict.fromkeys(VALUES, adopt_value),

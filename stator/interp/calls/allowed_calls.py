@@ -21,7 +21,7 @@ from stator.guards.guard import Kind
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.reached_state import Reach
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import BUILTIN_METHOD, is_a
 from stator.interp import iteration
 from stator.interp.calls import module_copies
 from stator.interp.frame import Continuation, Raised
@@ -36,7 +36,7 @@ from stator.settings import marks, torch_marks
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Pinned
 
-C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+C_CALLABLES = {types.BuiltinFunctionType, BUILTIN_METHOD, types.MethodDescriptorType, types.WrapperDescriptorType,
                types.MethodWrapperType, types.ClassMethodDescriptorType}
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _NEEDS_RULE = {NativeClass.SPECIAL, NativeClass.WRAPPER, NativeClass.OUTSIDE_REF}

@@ -348,9 +348,14 @@ def load_type_attr(vm: VM, cls: type, name: str, cont: Continuation | None, fall
 
 def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
     if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
-        if vm.classes.overlays.get(cls):
+        if overlay := vm.classes.overlays.get(cls):
+            made = vm.classes.made_annotations.get(cls)
+            if overlay.keys() == {"__annotations__"} and overlay["__annotations__"] is made:
+                raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
             raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
         return vm.give(vm.heap.class_view(cls), cont)
+    if descr.__name__ == "__annotations__" and makes_annotations(vm, cls):
+        return vm.give(vm.classes.overlays[cls]["__annotations__"], cont)
     if descr.__objclass__ is type and is_mutable_class(cls) and id(cls) not in vm.fresh:
         guard_member(vm, cls, descr.__name__)
     try:
@@ -361,6 +366,20 @@ def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
     if id(cls) not in vm.fresh and is_a(value, (dict, list, set)):
         value = vm.heap.adopt(value, Pinned(value))
     vm.give(value, cont)
+
+
+def makes_annotations(vm: VM, cls: type) -> bool:
+    """Whether a class from outside has no annotations until somebody asks: then it gets a new dict, before 3.14."""
+    if id(cls) in vm.fresh or not is_mutable_class(cls) or hasattr(type, "__annotate__"):
+        return False
+    overlay = vm.classes.overlays.get(cls, {})
+    if "__annotations__" in dict_of_class(cls) or "__annotations__" in overlay:
+        return "__annotations__" in overlay
+    vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, "__annotations__")
+    made = vm.classes.made_annotations[cls] = {}
+    vm.classes.overlays.setdefault(cls, {})["__annotations__"] = made
+    vm.classes.lookups.clear()
+    return True
 
 
 def guard_member(vm: VM, cls: type, name: str) -> None:

@@ -115,11 +115,12 @@ def _subscript_class(vm: VM, cls: type, key: object, cont: Continuation | None) 
     if method is not MISSING:
         return vm.call(method, (cls, key), {}, cont)
     hook = find(vm, cls, "__class_getitem__")
-    if hook is MISSING:
-        if cls is type:
-            return vm.give(vm.native(operator.getitem, (cls, key)), cont)
+    if hook is MISSING and cls is type:
+        return vm.give(vm.native(operator.getitem, (cls, key)), cont)
+    bound = None if hook is MISSING else vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"))
+    if bound is None:  # None in a class hides what it would inherit
         raise Raised(TypeError(f"type '{name_in_errors(cls)}' is not subscriptable"))
-    vm.call(vm.sync(lambda: vm.load_attr(cls, "__class_getitem__")), (key,), {}, cont)
+    vm.call(bound, (key,), {}, cont)
 
 
 def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Continuation | None = DISCARD, own: bool = True) -> None:

@@ -22,7 +22,7 @@ from stator.heap.outside_changes import changed_trackers
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import ShadowKind
-from stator.host.value_kinds import is_a, module_of, name_of_class, qualified_name_of
+from stator.host.value_kinds import BUILTIN_METHOD, is_a, module_of, name_of_class, qualified_name_of
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.descriptors import guard_member
 from stator.interp.objects.function_attributes import refuse_renamed
@@ -41,7 +41,7 @@ _WHOLE = (repr, str, ascii, format)
 _ORDERED: Any = collections.OrderedDict()
 _VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
                               _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
-_OF_RECEIVERS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
+_OF_RECEIVERS = frozenset({types.BuiltinFunctionType, BUILTIN_METHOD, types.MethodWrapperType})
 _WITH_ADDRESSES = (object.__repr__, *(cls.__repr__ for cls in (*_OF_RECEIVERS, types.FunctionType)))
 _TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})
 

@@ -261,6 +261,7 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: obj
 def _hashable(vm: VM, value: object) -> Any:
     """The user's own object, hashed by C code alone; which object it is becomes a fact."""
     if is_constant(value) or is_a(value, type) or type(value) is types.FunctionType or (
+            type(value) is re.Pattern) or (
             type(value) is weakref.ref and vm.heap.tracker_of(value) is None and is_a(value(), type)):
         return value
     if type(value) is tuple and vm.heap.tracker_of(value) is None:
