@@ -76,7 +76,7 @@ class Unsupported(StatorError):
 
     like = ("torch._dynamo.exc.Unsupported",)
 
-    def __new__(cls, code: str = "", *args: object, **kwargs: object) -> StatorError:
+    def __new__(cls, code: str = "", *args: object, **kwargs: object) -> StatorError:  # type: ignore[misc]
         names = (*cls.like, *(("torch._dynamo.exc.UserError",) if code in _DATA_DEPENDENT else ()))
         return RuntimeError.__new__(of_torchs_class_too(cls, names), code, *args)
 
