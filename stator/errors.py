@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 
 class UserFrame(NamedTuple):
@@ -76,9 +76,9 @@ class Unsupported(StatorError):
 
     like = ("torch._dynamo.exc.Unsupported",)
 
-    def __new__(cls, code: str = "", *args: object, **kwargs: object) -> StatorError:  # type: ignore[misc]
+    def __new__(cls, code: str = "", *args: object, **kwargs: object) -> Self:
         names = (*cls.like, *(("torch._dynamo.exc.UserError",) if code in _DATA_DEPENDENT else ()))
-        return RuntimeError.__new__(of_torchs_class_too(cls, names), code, *args)
+        return RuntimeError.__new__(of_torchs_class_too(cls, names), code, *args)  # type: ignore[return-value]
 
     def __init__(self, code: str, title: str, cause: str = "", remedy: str = "", filename: str | None = None,
                  line: int | None = None, stack: Sequence[UserFrame | tuple[str, int, str]] = ()) -> None:

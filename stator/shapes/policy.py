@@ -126,13 +126,15 @@ class Memory:
 
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
-        if guard.kind is Kind.EQUALS:
+        if guard.kind is Kind.EQUALS and is_constant(value):  # another tuple may hold objects with an `__eq__`
             self._compare_constants(guard.source, expected, value)
         elif guard.kind is Kind.LEN:
             self._compare_lengths(guard.source, expected, value)
         elif guard.kind is Kind.VALUES:
             if is_a(value, torch.Tensor) and tensor_values(value) != expected:
                 self.contents.setdefault(guard.source, set()).add(expected)
+        elif guard.kind is not Kind.TENSOR:
+            return
         elif type(value) in (int, float):  # a tensor before: numbers that come in its place will be others, too
             self.numbers.add(guard.source)
         elif type(value) is expected.type and value.dim() == len(expected.sizes):
@@ -161,7 +163,7 @@ class Memory:
                 self.unread.add(place)
 
     def _compare_lengths(self, source: Source, expected: int, value: Any) -> None:
-        if type(value) not in COLLECTIONS or len(value) == expected:
+        if type(value) not in COLLECTIONS or not hasattr(type(value), "__len__") or len(value) == expected:
             return
         seen = self.lengths.setdefault(source, set())
         seen.update((expected, len(value)))

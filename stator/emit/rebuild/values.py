@@ -224,7 +224,7 @@ class Rebuilder:
             self.outputs.append(hook.node)
             return f"out[{len(self.outputs) - 1}]"
         if id(value) in self.vm.autograd.watches:
-            self.outputs.append(self.vm.autograd.watches[id(value)][1])
+            self.outputs.append(self.vm.autograd.watches[id(value)].node)
             return f"out[{len(self.outputs) - 1}]"
         if id(value) in self.vm.random.known:
             if cls is random.Random and list(vars(value)) != ["gauss_next"]:
@@ -379,6 +379,11 @@ class Rebuilder:
         given = self.value(cls)
         if id(value) not in self.memo and shell.shape is ShadowKind.TUPLE:
             given += f", [{', '.join(self.value(item) for item in tuple.__iter__(value))}]"
+        elif shell.base is frozenset:
+            if _core.set_layout(frozenset(items := list(raw_members(value)))) != _core.set_layout(value) \
+                    or not all(type(item) in CONSTANT_TYPES for item in items):
+                raise Break("SB007", f"a {cls.__qualname__} whose order its members do not decide")
+            given += f", {self.value(items)}"
         if id(value) in self.memo:  # a class attribute, or an item, refers to its instance
             return self.memo[id(value)]
         if shell.shape is ShadowKind.VALUE:
@@ -387,7 +392,7 @@ class Rebuilder:
         if shell.shape is ShadowKind.LIST:
             parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
             self.writer.line(f"{base}.extend({name}, [{parts}])")
-        elif shell.shape is ShadowKind.SET:
+        elif shell.base is set:
             parts = ", ".join(self.value(item) for item in set.__iter__(value))
             self.writer.line(self.members(value, cls, name, parts))
         elif shell.shape is ShadowKind.DICT:

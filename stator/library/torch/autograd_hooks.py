@@ -23,7 +23,8 @@ from torch.utils.hooks import RemovableHandle
 
 from stator import _core
 from stator.breaks import Break, Strategy
-from stator.graph.analysis.autograd_boundaries import BOUNDARY, GRADIENTS, PushHooks, pop_saved_tensors_hooks
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, PushHooks, pop_saved_tensors_hooks
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind, is_constant
