@@ -170,22 +170,15 @@ class Memory:
         if len(seen - {0}) > _LENGTHS:
             self.unread.add(source)
 
-    def _compare_constants(self, source: Source, expected: Any, value: Any) -> bool:
-        """Note the numbers that differ; whether anything does.  A tuple may hold tensors by now."""
-        if type(value) is not type(expected):
-            return True
-        if type(value) is tuple:
-            if len(value) != len(expected):
-                return True
-            pairs = enumerate(zip(expected, value, strict=True))
-            if changed := any([self._compare_constants(Index(source, i), old, new) for i, (old, new) in pairs]):
-                self.tuples.add(source)
-            return changed
-        if type(value) in (int, float):
-            if value == value and expected == expected and value != expected:
-                self.numbers.add(source)
-            return bool(value != expected)
-        return value is not expected and not (is_constant(value) and value == expected)
+    def _compare_constants(self, source: Source, expected: Any, value: Any) -> None:
+        if type(value) is not type(expected) or value == expected:
+            return
+        if type(value) is tuple and len(value) == len(expected):
+            self.tuples.add(source)
+            for i, (old, new) in enumerate(zip(expected, value, strict=True)):
+                self._compare_constants(Index(source, i), old, new)
+        elif type(value) in (int, float) and value == value and expected == expected:
+            self.numbers.add(source)
 
 
 @dataclass
