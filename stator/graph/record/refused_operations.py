@@ -190,6 +190,21 @@ def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[Graph
             and storage_of(each.fake) == storage and not each.boxed]
 
 
+def has_single_items(fake: FakeTensor) -> bool:
+    return any(type(size) is int and size == 1 for size in fake.shape)
+
+
+def lies_in_order(fake: FakeTensor) -> bool:
+    """Whether each stride is the product of the sizes behind it, also of single items."""
+    size: int | torch.SymInt = 1
+    for extent, stride in zip(reversed(fake.shape), reversed(fake.stride()), strict=True):
+        both = [each.node.expr if isinstance(each, torch.SymInt) else each for each in (stride, size)]
+        if both[0] != both[1]:
+            return False
+        size = size * extent
+    return True
+
+
 def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Why no compiler may have the call; empty where one may."""
     names = output_names(func)

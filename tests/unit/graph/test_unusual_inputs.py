@@ -11,6 +11,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import stator
 from stator import events
+from stator.guards.guard import Guard, Kind
+from stator.shapes.policy import Memory
+from stator.source import Local
 from tests.comparison import call, same_as_eager
 
 
@@ -84,3 +87,9 @@ def test_strides_that_move_in_every_call(dynamic):
         expected, result = program(permuted), compiled(permuted)
         assert result[1:] == expected[1:]
         assert result[0].stride() == expected[0].stride() and torch.equal(result[0], expected[0])
+
+
+def test_a_tensor_in_a_tuple_that_was_a_constant():
+    memory, source = Memory(), Local("args", 0)
+    memory.learn([Guard(source, Kind.EQUALS, (0, 1), ("program.py", 1, "f"))], [(torch.ones(3), 2)])
+    assert not memory.tuples and not memory.numbers
