@@ -15,9 +15,10 @@ import importlib
 import inspect
 import sys
 import types
+import warnings
 
 from stator.breaks import Break, Strategy
-from stator.graph.state.quiet_logging import Heard
+from stator.graph.state.quiet_logging import Heard, warnings_can_raise
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict
 from stator.heap.records import Scope
 from stator.heap.tracker import unbox
@@ -25,6 +26,13 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import is_own
+from stator.interp.noted_effects import (
+    PlainCall,
+    are_warnings_read_by,
+    list_of_warnings,
+    note,
+    warning_readers,
+)
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.opcodes.name_opcodes import import_module
 from stator.interp.rule_registry import rule
@@ -63,12 +71,47 @@ def _refused(why: str) -> Break:
 
 
 def compiled(vm: VM, source: object, filename: object, mode: object, flags: int, optimize: object) -> object:
-    """Code of a text; the warnings of the compiler point into the text, where the residual cannot give them again."""
+    """Code of a text; warnings of the compiler point into the text."""
+    given = source, filename, mode, flags, True, optimize
+    code, wrong = None, None
     with Heard() as heard:
-        code = vm.native_unhooked(compile, (source, filename, mode, flags, True, optimize))
-    if heard:
-        raise _refused(f"of code that the compiler warns of ({heard[0].message})")
+        try:
+            code = vm.native_unhooked(compile, given)
+        except Raised as error:
+            wrong = error
+    for each in heard:
+        if warnings_can_raise():
+            raise _refused(f"of code that the compiler warns of ({each.message})")
+        vm.heap.guard_call(warnings_can_raise, False)
+        _note_warning(vm, str(each.message), each.category, each.filename, each.lineno, given)
+    if wrong is not None:
+        raise wrong
     return code
+
+
+def _note_warning(vm: VM, text: str, category: type[Warning], filename: str, line: int,
+                  given: tuple[object, ...]) -> None:
+    """Keep a warning of the compiler for replay; one that a filter of the program makes an error is a SyntaxError."""
+    readers: tuple[object, ...] = ()
+    if vm.warnings.recordings:
+        recording = vm.warnings.recordings[-1]
+        action = recording.action_for(vm, text, category, filename.removesuffix(".py") or "<unknown>", line)
+        if action == "error":
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", category)
+                vm.native_unhooked(compile, given)
+        if action not in ("always", "default", "ignore"):
+            raise _refused(f"of code that the compiler warns of ({text}), under the filter {action!r}")
+        if action != "ignore":
+            shown = vm.call_sync(category, (text,)), category, filename, line, None, None, None
+            recording.log.append(vm.call_sync(warnings.WarningMessage, shown))
+    else:
+        scope = vm.heap.scopes.get(id(vars(warnings)))
+        if list_of_warnings(vm) is not None or scope is not None and (scope.shadow is not None or scope.overlay):
+            raise _refused(f"of code that the compiler warns of ({text}), where the program reads warnings")
+        readers = warning_readers()
+        vm.heap.guard_call(are_warnings_read_by, True, *[Pinned(getattr(each, "__code__", each)) for each in readers])
+    note(vm, PlainCall(warnings.warn_explicit, (text, category, filename, line), {}), readers, warnings)  # type: ignore[arg-type]
 
 
 @rule(compile)

@@ -22,6 +22,7 @@ import torch
 from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import muted, warnings_can_raise
 from stator.host.value_kinds import is_a
+from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.noted_effects import PlainCall, list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
@@ -102,6 +103,8 @@ class Recording:
         name = globals_.get("__name__") or "<string>"
         action = self.action_for(vm, message, category, name, frame.line)
         key = (id(globals_), message, category, frame.line)
+        if action == "error":
+            raise Raised(vm.call_sync(category, (message,)))
         if action not in ("always", "ignore", "default"):
             raise Break("SB006", f"{RECORDED} of the action {action!r}")
         if action == "always" or action == "default" and key not in self.seen:
@@ -181,7 +184,8 @@ def _refused(what: str) -> Break:
 def _is_quiet(vm: VM, args: Any, kwargs: Any) -> bool:
     """Whether the arguments are constants that make a filter, which makes no exceptions."""
     values = dict(zip(("action",), args, strict=False)) | kwargs
-    if values.pop("action", None) not in _QUIET:
+    action = values.pop("action", None)
+    if action not in _QUIET and not (action == "error" and vm.warnings.recordings):  # the trace finds what it raises
         return False
     for value in (*args[1:], *values.values()):
         if is_a(value, type):
