@@ -53,6 +53,14 @@ def in_new_interpreters(*commands: list[str], seconds: float = 240.0) -> list[st
 
 def in_forked_interpreters(*commands: list[str], seconds: int = 240) -> list[str]:
     """Run modules, each in a fork of an interpreter that has loaded torch and no more; the output of each."""
+    ended = forked_interpreters(*commands, seconds=seconds)
+    for each in ended:
+        assert each.returncode == 0, f"status {each.returncode}: {each.stderr}"
+    return [each.stdout for each in ended]
+
+
+def forked_interpreters(*commands: list[str], seconds: int = 240) -> list[subprocess.CompletedProcess[str]]:
+    """The same for modules that may end with another status."""
     server = _forking_interpreter()
     assert server.stdin and server.stdout
     with tempfile.TemporaryDirectory() as folder:
@@ -60,9 +68,8 @@ def in_forked_interpreters(*commands: list[str], seconds: int = 240) -> list[str
         server.stdin.write(json.dumps(batch) + "\n")
         server.stdin.flush()
         statuses = json.loads(server.stdout.readline())
-        for number, status in enumerate(statuses):
-            assert status == 0, f"status {status}: " + Path(folder, f"{number}.err").read_text()
-        return [Path(folder, f"{number}.out").read_text() for number in range(len(commands))]
+        return [subprocess.CompletedProcess(command, status, *(Path(folder, f"{number}.{name}").read_text() for name in ("out", "err")))
+                for number, (command, status) in enumerate(zip(commands, statuses, strict=True))]
 
 
 @functools.cache

@@ -30,7 +30,7 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> WriteCounts
     x.add_(1); x.mul_(2)  ->  x._version grows by 2, whatever the compiled graph does.
     """
     results = next(node for node in reversed(gm.graph.nodes) if node.op == "output").all_input_nodes
-    values = [node.meta.get("example_value") for node in results]
+    values: list[Any] = [node.meta.get("example_value") for node in results]
     with torch._C.DisableTorchFunction():
         differentiable = any(isinstance(value, torch.Tensor) and has_history(value) for value in values)
         storages = set().union(*map(written_storages, gm.graph.nodes))
@@ -114,7 +114,7 @@ def inference_results(gm: torch.fx.GraphModule) -> tuple[int, ...]:
     results = output.args[0]
     if torch.is_inference_mode_enabled() or not isinstance(results, (tuple, list)):
         return ()
-    values = [node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None for node in results]
+    values: list[Any] = [isinstance(node, torch.fx.Node) and node.meta.get("example_value") for node in results]
     with torch._C.DisableTorchFunction():
         return tuple(place for place, value in enumerate(values) if type(value) is FakeTensor and value.is_inference()
                      and value.layout is torch.strided and not value.is_conj() and not value.is_neg())

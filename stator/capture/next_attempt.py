@@ -18,8 +18,8 @@ from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
-from stator.graph.analysis.autograd_boundaries import GRADIENTS
 from stator.graph.analysis.mutation import PURE_KERNELS
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 
@@ -95,6 +95,7 @@ def compute_ahead(site: CallSite, stop: Break) -> bool:
             or Strategy.UNBACKED_VALUES in site.turned_off:
         return False
     site.turned_off.add(Strategy.UNBACKED_VALUES)
+    events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
     return True
 
 

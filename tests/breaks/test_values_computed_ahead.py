@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import stator
+from stator import events
+from stator.report.text import render
 from tests.breaks.capture import compare
 from tests.comparison import same_as_eager
 
@@ -102,6 +104,26 @@ def raises_by_value(x):
         return {3: x + 1, -4: x - 1}[int(x[1].sum())]
     except KeyError as error:
         return x, error.args
+
+
+@program
+def more_than_the_tensor_has(x):
+    x = x.detach()
+    chosen = torch.masked_select(x[0], x > 0), x[0].masked_select(torch.stack([x > 0, x > 0]))
+    return [each + 1 if each.numel() > 2 else each - 1 for each in chosen]
+
+
+@program
+def elements_at_places_of_data(x):
+    a = torch.zeros_like(x)
+    for row in range(2):
+        place, other = int(x[row, 0].abs() > 2), int(x[row].argmax())
+        if x[row, place].item() > 0:
+            a[row, place] = x[row, place] * 2
+        else:
+            a[row, other] = x[row, other] - 1
+        a[row] *= a[row, other].item()
+    return a
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -230,6 +252,14 @@ def test_too_many_ways_raise() -> None:
             x = torch.full((2,), 2.0**step)
             found, expected = compiled(x), condition_of_a_loop(x)
             assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+def test_an_event_names_the_line() -> None:
+    with events.record() as log:
+        stator.compile(condition_of_a_loop, backend="eager", fullgraph=True)(UP)
+    [found] = [event for event in log if isinstance(event, events.ComputedAhead)]
+    assert found.line == condition_of_a_loop.__code__.co_firstlineno + 4
+    assert "computes in each call" in render(found) and found.cause in render(found)
 
 
 def test_without_fullgraph_it_breaks() -> None:

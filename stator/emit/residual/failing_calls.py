@@ -27,10 +27,10 @@ from stator.emit.residual.kept_inputs import (
     writes_before_a_check,
 )
 from stator.errors import BackendError
-from stator.graph.analysis.autograd_boundaries import NotFinite, require_finite
 from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.analysis.mutation import is_repeatable, writes
 from stator.graph.analysis.shared_memory import sharing_memory
+from stator.graph.analysis.step_functions import NotFinite, require_finite
 from stator.graph.fx.graph_modules import FILENAME, STANDING, locate_errors, stands
 from stator.graph.record.recorder import Recorder
 from stator.host.held_signals import raised_by_a_handler

@@ -15,9 +15,9 @@ import torch
 from torch import fx
 
 from stator.emit.source_writer import Writer
-from stator.graph.analysis.autograd_boundaries import require_finite
 from stator.graph.analysis.may_fail import Memory, memory_written_by, node_may_fail, stem_of
 from stator.graph.analysis.mutation import changes_views
+from stator.graph.analysis.step_functions import require_finite
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.record.recorder import Recorder
 

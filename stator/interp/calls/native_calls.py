@@ -32,6 +32,7 @@ from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.noted_effects import WARNING_TYPES, call_heard
 from stator.interp.numbers import symbolic_numbers
+from stator.interp.objects.function_attributes import refuse_renamed
 from stator.interp.objects.object_texts import note_addresses, text_of_outside, with_originals
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
@@ -88,6 +89,9 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         allowed_calls.runnable_row(fn, found)
     if every:
         vm.heap.note_write(every[0])  # perhaps
+    if vm.functions.members:
+        for value in (*every, *kwargs.values()) if kwargs else every:
+            refuse_renamed(vm, value)
     if symbolic:
         answer = symbolic_numbers.call(vm, descriptor, every, kwargs)
         if answer is not MISSING:

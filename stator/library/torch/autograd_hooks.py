@@ -7,6 +7,7 @@ without effects, a node pushes the user's own functions.  Everything else breaks
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable
@@ -22,7 +23,8 @@ from torch.utils.hooks import RemovableHandle
 
 from stator import _core
 from stator.breaks import Break, Strategy
-from stator.graph.analysis.autograd_boundaries import BOUNDARY, GRADIENTS, PushHooks, pop_saved_tensors_hooks
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, PushHooks, pop_saved_tensors_hooks
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind, is_constant
@@ -325,6 +327,11 @@ def remove_from_graph(handle: RemovableHandle | None) -> None:
 
 has_side_effect(register_graph)
 has_side_effect(remove_from_graph)
+
+
+def removed_handle() -> RemovableHandle:
+    """The handle of a hook that was removed in the call."""
+    return RemovableHandle(collections.OrderedDict())
 
 
 def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:

@@ -6,13 +6,11 @@ eagerly: the scaler skips the step, as it does once in many calls.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Strategy
-from stator.graph.analysis.autograd_boundaries import require_finite
+from stator.graph.analysis.step_functions import require_finite
 from stator.interp.frame import Continuation
 from stator.interp.objects.attributes import load_attr
 from stator.interp.rule_registry import suspending_rule
@@ -32,11 +30,11 @@ def _step_if_finite(vm: VM, cont: Continuation | None, self: object, optimizer: 
     vm.push(vm.frame_for(function, (self, optimizer, optimizer_state, *args), kwargs), cont)
 
 
-def counts_of(state: Any) -> list[Any]:
+def counts_of(state: dict[str, dict[object, object]]) -> list[object]:
     return list(state["found_inf_per_device"].values())
 
 
-def can_be_checked(vm: VM, found: list[Any]) -> bool:
+def can_be_checked(vm: VM, found: list[object]) -> bool:
     """Whether the graph may raise here, and be cut here."""
     recorder = vm.recorder
     if Strategy.UNSPOKEN_ASSERTIONS in vm.turned_off or recorder.scope.enclosing is not None or recorder.region.marks \

@@ -1,11 +1,13 @@
-"""Rules for torch.equal and torch.allclose.   torch.equal(a, b)  ->  (a == b).all().item()
+"""Rules for functions whose answer is data.   torch.equal(a, b)  ->  (a == b).all().item()
 
 In: two tensors of the same dtype and device.  Out: False where sizes differ, under guards (equal); else an unbacked
-number.  Other pairs go to torch.
+number.  masked_select gets a tensor of the size of its mask: torch bounds its result by the size of the tensor alone.
+Other pairs go to torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import torch
@@ -38,6 +40,18 @@ def _allclose(vm: VM, callee: Callable[..., object], /, input: torch.Tensor, oth
         return vm.torch_call(callee, (input, other, *settings), None, asked=True)
     close = vm.torch_call(torch.isclose, (input, other, *settings), None)
     return as_bool(vm, item_of(vm, vm.torch_call(torch.all, (close,), None)))
+
+
+@rule(torch.masked_select, torch._C.TensorBase.masked_select)  # type: ignore[attr-defined]
+def _masked_select(vm: VM, callee: Callable[..., object], /, input: torch.Tensor, mask: torch.Tensor, *,
+                   out: object = None) -> object:
+    if _are_plain(vm, (input, mask)):
+        with torch._C.DisableTorchFunction():
+            sizes = tuple(input.shape), tuple(mask.shape)
+        if sizes[0] != sizes[1] and all(type(size) is int for size in (*sizes[0], *sizes[1])):
+            with contextlib.suppress(RuntimeError):  # torch raises its own error for sizes that do not fit
+                input = vm.torch_call(torch.Tensor.expand, (input, torch.broadcast_shapes(*sizes)), None)
+    return vm.torch_call(callee, (input, mask), {} if out is None else {"out": out}, asked=True)
 
 
 def _are_plain(vm: VM, tensors: tuple[torch.Tensor, ...]) -> bool:
