@@ -26,4 +26,5 @@ MODULES = (
     "test_subclassinit", "test_metaclass", "test_call", "test_contextlib_async", "test_reprlib",
     "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint", "test_struct", "test_random",
     "test_contextvars", "test_asyncgen", "test_unpack", "test_syntax", "test_decimal",
+    "test_unary", "test_typechecks", "test_keyword", "test_structseq",
 )
