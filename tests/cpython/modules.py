@@ -27,5 +27,7 @@ MODULES = (
     "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint", "test_struct", "test_random",
     "test_contextvars", "test_dictcomps", "test_exception_hierarchy", "test_dynamicclassattribute",
     "test_genericclass", "test_int_literal", "test_iterlen", "test_colorsys", "test_flufl", "test_html", "test_errno",
-    "test_graphlib", "test_baseexception", "test_fnmatch", "test_future_stmt", "test_asyncgen", "test_unpack", "test_syntax", "test_decimal",
+    "test_graphlib", "test_baseexception", "test_fnmatch", "test_future_stmt", "test_asyncgen",
+    "test_unpack", "test_syntax", "test_decimal",
+    "test_unary", "test_typechecks", "test_keyword", "test_structseq",
 )

@@ -233,7 +233,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         return vm.give(namespace_of_function(vm, obj, descr.__get__(obj), name), cont)
     if type(obj) is types.MethodType and name == "__doc__":
         return vm.load_attr(obj.__func__, name, cont)
-    if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
+    if name == "__isabstractmethod__" or name == "__name__" and is_a(obj, property):  # asks the functions inside
         return vm.give(vm.native(descr.__get__, (obj,)), cont)
     try:
         # A descriptor takes None for "no object".

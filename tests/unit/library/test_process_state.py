@@ -140,3 +140,32 @@ def test_the_precision_of_methods_is_guarded():
             context.clear_flags()
             found, flag = compiled(torch.ones(2), 2)[0], context.flags[decimal.Inexact]
             assert found == Decimal(2).sqrt() and flag
+
+
+def names_of_properties(x, n):
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+        def __getattr__(self, asked):
+            if asked != "__name__" or not self.name:
+                raise (RuntimeError if n else AttributeError)(asked)
+            return self.name
+
+        def __call__(self, owner):
+            return n
+
+    class Owner:
+        known = property(Named("other"))
+
+    found = [Owner().known]
+    for made in (property(Named("own")), property(Named("")), property(), vars(Owner)["known"]):
+        try:
+            found.append(made.__name__)  # a property has one since 3.13
+        except (AttributeError, RuntimeError) as error:
+            found.append((type(error).__name__, str(error)))
+    return found, x + n
+
+
+def test_names_of_properties_are_asked_of_their_functions():
+    same_as_eager(names_of_properties, call(torch.ones(2), 0), call(torch.ones(2), 1))
