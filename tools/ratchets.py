@@ -84,6 +84,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
     "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
+    "stator/interp/key_effects.py": "docs/heap.md",  # step 17: what filling a stand-in must not repeat
     "stator/interp/outside_exceptions.py": "docs/interpreter.md",  # step 17: exceptions that the caller handles
     "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass
     "stator/emit/residual/kept_inputs.py": "docs/training.md",  # step 13: copies for a graph that fails
