@@ -59,6 +59,7 @@ from stator.graph.analysis.autograd_boundaries import (
 from stator.graph.analysis.dead_nodes import keep_checks
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import write_code
+from stator.host.hook_handles import handle_numbers_kept
 from stator.host.suspended_patches import restored
 from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
@@ -139,7 +140,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
-            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
+            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept():
         compiled = call_backend(backend, gm, example_inputs, settings)
     note_wrappers(compiled, around)
     if not callable(compiled):

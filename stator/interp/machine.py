@@ -344,8 +344,9 @@ class Machine(Mechanisms):
             cont.returned(self, self.frame, value)
 
     def leave(self, frame: Frame, value: object) -> None:
-        """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
-        frame.locals.clear()
+        """`frame` returns `value`; its locals die now, the first one first: a generator may have a `finally` to run."""
+        frame.locals.reverse()
+        frame.locals.clear()  # the last item first
         if self.frame_objects:
             self.frame_objects.left(frame)
         if self.pending is not None:  # such a `finally` broke, and nobody else hears of it

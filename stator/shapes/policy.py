@@ -212,11 +212,12 @@ class Policy:
             rank = tensor.dim()
             if rank == 0 or tensor.layout is not torch.strided:
                 return {}
+            in_order = tensor.is_contiguous()  # fakes know the layout of results only where they can sort strides
         marks = tensor.__dict__
         found: dict[int, str | Dim] = {}
         if self.dynamic is not False:
             every = self.dynamic and (type(tensor) is torch.Tensor or hasattr(type(tensor), "__tensor_flatten__"))
-            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks else ()
+            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks and in_order else ()
             seen = (*self.memory.sizes.get(source, ()), *self.memory.foresees("sizes", source))
             found = {**dict.fromkeys((*(range(rank) if every else ()), *seen), "open"),
                      **dict.fromkeys(undecided, "unbacked"), **dict.fromkeys(marks.get(WEAK_MARK, ()), "open")}

@@ -115,6 +115,8 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
 
 
 def grad_of(vm: VM, fake: object, tracker: VariableTracker | None) -> Any:
+    if vm.autograd.in_hooks:
+        raise Break("SB016", "grad of a tensor, in a hook of a module")
     if vm.frame is None or vm.frame.code not in _DROPPING:
         vm.tensors.read_grads.add(id(fake))
     if id(fake) in vm.tensors.grads:
@@ -199,6 +201,8 @@ def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:
 
 
 def _write_grad(vm: VM, fake: Any, value: Any) -> None:
+    if vm.autograd.in_hooks:
+        raise Break("SB016", "assignment to Tensor.grad, in a hook of a module")
     if value is not None:
         if type(value) is not FakeTensor or value is fake:
             raise Break("SB006", f"assignment of a {type(value).__name__} to Tensor.grad")
