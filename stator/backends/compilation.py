@@ -43,6 +43,7 @@ from stator.backends.returned_views import WrittenAfterwards, take_views_out, un
 from stator.backends.step_gradients import consumed_results, has_nothing_to_fuse, with_histories
 from stator.backends.symbol_inputs import with_symbols
 from stator.backends.write_counts import (
+    dispatch_kept,
     inference_results,
     with_inference_results,
     with_write_counts,
@@ -140,7 +141,8 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
-            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept():
+            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept(), \
+            dispatch_kept():
         compiled = call_backend(backend, gm, example_inputs, settings)
     note_wrappers(compiled, around)
     if not callable(compiled):

@@ -5,6 +5,8 @@ In: a graph and its fakes, which the trace has written to as the program does.  
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -105,7 +107,22 @@ def flat(values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-# ---------------------------------------------------------------------- inference tensors
+# ---------------------------------------------------------------------- inference mode
+
+
+@contextlib.contextmanager
+def dispatch_kept() -> Iterator[None]:
+    """Where a compiler fails under inference_mode(), its guard would die later and bring back keys of the compiler."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    with torch._C._ForceDispatchKeyGuard(included, excluded):
+        try:
+            yield
+        except Exception as error:
+            link: BaseException | None = error
+            while link is not None:
+                traceback.clear_frames(link.__traceback__)
+                link = link.__context__
+            raise
 
 
 def inference_results(gm: torch.fx.GraphModule) -> tuple[int, ...]:
