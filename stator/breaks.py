@@ -34,6 +34,7 @@ class Strategy(enum.StrEnum):
     GRAD_FN = "nodes of autograd"
     GRADIENTS_INSIDE = "gradients inside"
     HANDLED_ERRORS = "errors that are handled"
+    HASHES = "functions that hash keys"
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
     LEAF_FLAGS = "flags of leaves"

@@ -87,6 +87,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
     "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
+    "stator/interp/key_effects.py": "docs/heap.md",  # step 17: what filling a stand-in must not repeat
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13, 16: values computed again
     "stator/library/torch/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
     "stator/library/torch/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler

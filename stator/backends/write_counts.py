@@ -105,7 +105,7 @@ def flat(values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-# ---------------------------------------------------------------------- inference tensors
+# ---------------------------------------------------------------------- inference mode
 
 
 def inference_results(gm: torch.fx.GraphModule) -> tuple[int, ...]:

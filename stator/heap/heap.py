@@ -295,7 +295,10 @@ class Heap(Exposure):
         if value is _FINALIZERS:
             raise Break("SB019", "weakref.finalize, whose registry changes whenever an object dies")
         cls = type(value)
-        items_in_order(value)  # breaks where there is no such order, before there is a record
+        # Breaks where there is no such order, or a key's hash has effects, before there is a record.
+        entries = enumerate(items_in_order(names_of_module(value)))
+        self.services.check_hashes([hashed(self, key, KeyAt(source, i)) for i, (key, _) in entries
+                                    if type(key) not in CONSTANT_TYPES])
         standin: Any = cls(self.default_factory(value, source)) if cls is collections.defaultdict else cls()
         tracker = self.register(VariableTracker(standin, value, source, ShadowKind.DICT))
         self.guard_type(tracker)

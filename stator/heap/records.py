@@ -100,6 +100,7 @@ class HeapServices:
     locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
     run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
     handed_to_c: Callable[[Any], Any] = lambda value: value  # a callable or a generator that C code will run
+    check_hashes: Callable[[list[Any]], None] = lambda members: None  # of what C code will hash to fill a stand-in
     asked_by_c: Callable[[Any], None] = lambda value: None  # an object for its special methods
 
 

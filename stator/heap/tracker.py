@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.heap.services import Heap
 from stator.source import Source
 
@@ -90,7 +90,8 @@ class Box:
             except Break as stop:  # no stand-in: the object itself, and a break where it is used
                 if not known:
                     self.heap.take_back(self.raw)
-                if stop.code == "SB019" or stop.stack or type(self.raw) in (list, tuple):
+                if stop.code == "SB019" or stop.stack or type(self.raw) in (list, tuple) \
+                        or stop.stop.turn_off is Strategy.HASHES:
                     # The trace would keep it alive; a function of the program broke half-way; nobody
                     # asks a list whether it is a stand-in.
                     raise

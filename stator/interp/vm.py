@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,7 @@ from stator.interp.frame import Continuation, ExcState, Frame, Raised
 from stator.interp.generators import async_opcodes, suspended_frames  # noqa: F401  (registers)
 from stator.interp.generators.generators import Generators, walked_generator
 from stator.interp.iteration import IteratorOf, is_iterator
+from stator.interp.key_effects import check_hashes
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
@@ -77,6 +79,7 @@ class VM(Machine):
         self.generators = Generators(self)
         heap.services.run_native, heap.services.handed_to_c = self.native, self.handed_to_c
         heap.services.asked_by_c = self.guard_special_methods
+        heap.services.check_hashes = functools.partial(check_hashes, self)
         recorder.region.function_modes = self.modes.active
         recorder.services.ask, recorder.services.concerned = self.asked, self.concerned
 

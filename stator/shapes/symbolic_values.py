@@ -101,6 +101,7 @@ _FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv,
 _DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod,
                       operator.imod})
 _GROWING = frozenset({operator.mul, operator.imul, operator.pow, operator.ipow, operator.lshift, operator.ilshift})
+_SHIFTS = frozenset({operator.lshift, operator.ilshift, operator.rshift, operator.irshift})
 _PRODUCTS = frozenset({operator.mul, operator.imul})
 _WIDTH = 62  # bits that integers of compiled code may grow to
 _RING = _PRODUCTS | {operator.add, operator.iadd, operator.sub, operator.isub}
@@ -221,7 +222,8 @@ def compute(function: Callable[..., Any], *values: object) -> Any:
     """Arithmetic or a comparison on numbers, some of them symbolic; the program's exceptions pass through."""
     kinds = {python_type(value) for value in values}
     if not kinds <= _NUMBERS or float in kinds and function in _FLOAT_DIFFERS \
-            or function in _DIVIDES and not _nonzero(values[1]):
+            or function in _DIVIDES and not _nonzero(values[1]) \
+            or function in _SHIFTS and float not in kinds and not is_unbacked(values[1]) and as_integer(values[1]) < 0:
         return function(*map(specialise, values))
     if kinds != {bool} or function not in _BITWISE and function not in (operator.eq, operator.ne):
         values = tuple(map(as_integer, values))

@@ -3,6 +3,7 @@
 import torch
 
 from curriculum import call, case, ramp
+from tests.comparison import same_as_eager
 
 
 @case()
@@ -83,3 +84,9 @@ def unsupported_operand(x, other):
 def bool_arithmetic(x):
     flag = x.dim() == 2
     return x + flag, flag + flag, flag * 3, -flag, flag & False, flag ^ True
+
+
+def test_shifts_by_counts_that_change_sign():
+    for program in (lambda x, k: x + (100 >> k), lambda x, k: x + (1 << k) % 1000):
+        report = same_as_eager(program, *[call(torch.ones(2), k) for k in (3, -1, 70, 5)], dynamic=True, fullgraph=False)
+        assert not report.failures

@@ -56,6 +56,7 @@ def adopt_members(heap: Heap, value: object, source: Source, target: object) -> 
     else:
         heap.guard(source, Kind.LEN, len(members))
         members = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(members)]
+        heap.services.check_hashes(members)
     layout = _core.set_layout(value)
     fill, given = (frozenset.__new__, (target, members)) if is_a(target, type) and target not in (set, frozenset) else \
         (_core.fill_set, (target, layout, members))

@@ -28,6 +28,7 @@ from stator.interp import iteration, number_warnings
 from stator.interp.calls import allowed_calls, module_copies
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
+from stator.interp.key_effects import check_written
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.noted_effects import WARNING_TYPES, call_heard
@@ -257,6 +258,8 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
         if type(args[0]) in UNREAD:
             _require_read(fn, args[0])
         vm.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
+        if len(args) > 1 and is_a(args[0], (dict, set)):
+            check_written(vm, fn, args)
         if (type(args[0]) in WARNING_TYPES or len(args) > 1 and type(args[1]) in WARNING_TYPES) \
                 and not vm.hears_numpy:
             return call_heard(vm, fn, args, kwargs)

@@ -123,6 +123,16 @@ def test_results_of_inference_mode_are_inference_tensors(backend):
         assert found[2].untyped_storage().data_ptr() == found[1].untyped_storage().data_ptr()
 
 
+def test_a_compiler_that_fails_under_inference_mode_leaves_torch_usable():
+    @torch.inference_mode()
+    def program(x):
+        x.add_(1)
+        return x, x[1:], x * 2
+
+    found = stator.compile(program, backend="aot_eager")(torch.ones(3))
+    assert [each.tolist() for each in found] == [[2, 2, 2], [2, 2], [4, 4, 4]] and torch.arange(2).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_an_optimiser_writes_once_a_step(backend):
     def versions(wrap):
