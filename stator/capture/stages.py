@@ -28,8 +28,7 @@ from stator.capture.call_site import CallSite, EagerStart
 from stator.capture.first_call import Installed
 from stator.capture.next_attempt import (
     capture_without,
-    compute_ahead,
-    guard_streams,
+    guard_values,
     hide_compiling,
     relax_capture,
     run_uncompiled,
@@ -381,7 +380,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols, done.vm.written)
     if done.vm.policy.breaks_are_errors:
-        if guard_streams(site, done, stop) or compute_ahead(site, stop):
+        if guard_values(site, done, stop):
             return capture(site, bound)
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
