@@ -375,11 +375,11 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     if stop.stop.once:  # what this call does, later ones do not do again: they are captured
         events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None
-    hopeless = stop.stop.turn_off is Strategy.FUNCTION_MODES and done.vm.policy.breaks_are_errors
+    hopeless = stop.stop.turn_off is Strategy.FUNCTION_MODES and site.breaks_are_errors(done.vm)
     if not hopeless and capture_without(site, stop):
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols, done.vm.written)
-    if done.vm.policy.breaks_are_errors:
+    if site.breaks_are_errors(done.vm):
         if guard_values(site, done, stop):
             return capture(site, bound)
         raise stop.as_unsupported() from None
