@@ -18,8 +18,8 @@ from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
-from stator.graph.analysis.autograd_boundaries import GRADIENTS
 from stator.graph.analysis.mutation import PURE_KERNELS
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 
@@ -85,6 +85,8 @@ def guard_values(site: CallSite, done: Trace, stop: Break) -> bool:
     for strategy, wanted in ((Strategy.DRAWN_NUMBERS, drawn), (Strategy.UNBACKED_VALUES, on_data)):
         if wanted and strategy not in site.turned_off:
             site.turned_off.add(strategy)
+            if strategy is Strategy.UNBACKED_VALUES:
+                events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
             return True
     return False
 

@@ -6,6 +6,7 @@ In: notes of opcodes, rules and C calls.  Out: what branch capture, replay and t
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,13 @@ class FunctionState(Mechanism):
     callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators
     compiled_inside: dict[int, Any] = field(default_factory=dict)  # compiled functions made by the trace
     coded: dict[int, Any] = field(default_factory=dict)  # outside functions whose code is guarded
+    members: dict[types.FunctionType, dict[str, Any]] = field(default_factory=dict)  # assigned to outside functions
+
+    def fingerprint(self) -> Any:
+        return key_ids(self.members)  # type: ignore[arg-type]
+
+    def has_changes(self) -> bool:
+        return bool(self.members)
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +154,8 @@ class AutogradState(Mechanism):
 
     nodes: dict[int, Any] = field(default_factory=dict)  # the grad_fn of fake tensors
     hooks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (a handle, its hook; None: removed)
-    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> (it, its node)
+    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> what watches the fakes
+    in_hooks: bool = False  # whether hooks of modules are interpreted, in the middle of a backward pass
     leaves: list[Any] = field(default_factory=list)  # tensors of the graph that were made to require a gradient
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace

@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import stator
+from stator import events
+from stator.report.text import render
 from tests.breaks.capture import compare
 from tests.comparison import same_as_eager
 
@@ -250,6 +252,14 @@ def test_too_many_ways_raise() -> None:
             x = torch.full((2,), 2.0**step)
             found, expected = compiled(x), condition_of_a_loop(x)
             assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+def test_an_event_names_the_line() -> None:
+    with events.record() as log:
+        stator.compile(condition_of_a_loop, backend="eager", fullgraph=True)(UP)
+    [found] = [event for event in log if isinstance(event, events.ComputedAhead)]
+    assert found.line == condition_of_a_loop.__code__.co_firstlineno + 4
+    assert "computes in each call" in render(found) and found.cause in render(found)
 
 
 def test_without_fullgraph_it_breaks() -> None:

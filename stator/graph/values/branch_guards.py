@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., str]
 _FILENAME = "<stator branches>"
-AHEAD_LIMIT = 1 << 28  # elements that a guard may make
+AHEAD_LIMIT = 1 << 24  # elements that a guard may make: it does so in each call
 _own = torch._C.TensorBase
 _STATE = (Key, Attr, Slot)
 
