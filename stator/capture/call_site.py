@@ -169,3 +169,8 @@ class CallSite:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point
         return restore(vm, point.states, point.names, bound, point.pushes, point.handled, point.raising)
+
+    def breaks_are_errors(self, vm: VM) -> bool:
+        """The same as that of the policy, also where the trace stopped before it had one."""
+        policy: bool | None = vm.policy.error_policy
+        return self.settings.fullgraph if policy is None else policy

@@ -37,9 +37,6 @@ RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
 }
 
 
-_ON_DATA = frozenset({"SB002", "SB003"})
-
-
 def relax_capture(site: CallSite, done: Trace) -> bool:
     """After a backend's failure: do without one thing that it may have failed on."""
     recorder = done.vm.recorder
@@ -81,22 +78,17 @@ def hide_compiling(site: CallSite, done: Trace) -> bool:
     return True
 
 
-def guard_streams(site: CallSite, done: Trace, stop: Break) -> bool:
-    """Under fullgraph, after a break beside a drawn number: take the state of random streams for a fact."""
-    if Strategy.DRAWN_NUMBERS in site.turned_off or not done.vm.residual.draws and stop.stop.leave != random.__file__:
-        return False
-    site.turned_off.add(Strategy.DRAWN_NUMBERS)
-    return True
-
-
-def compute_ahead(site: CallSite, stop: Break) -> bool:
-    """Under fullgraph, after a break on data: let a guard compute the values that decide the capture."""
-    if stop.code not in _ON_DATA or site.settings.capture_control_flow is False \
-            or Strategy.UNBACKED_VALUES in site.turned_off:
-        return False
-    site.turned_off.add(Strategy.UNBACKED_VALUES)
-    events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
-    return True
+def guard_values(site: CallSite, done: Trace, stop: Break) -> bool:
+    """Under fullgraph: the state of random streams becomes a fact, or a guard computes ahead what data decides."""
+    drawn = done.vm.residual.draws or stop.stop.leave == random.__file__
+    on_data = stop.code in ("SB002", "SB003") and site.settings.capture_control_flow is not False
+    for strategy, wanted in ((Strategy.DRAWN_NUMBERS, drawn), (Strategy.UNBACKED_VALUES, on_data)):
+        if wanted and strategy not in site.turned_off:
+            site.turned_off.add(strategy)
+            if strategy is Strategy.UNBACKED_VALUES:
+                events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
+            return True
+    return False
 
 
 def capture_without(site: CallSite, stop: Break) -> bool:

@@ -28,8 +28,7 @@ from stator.capture.call_site import CallSite, EagerStart
 from stator.capture.first_call import Installed
 from stator.capture.next_attempt import (
     capture_without,
-    compute_ahead,
-    guard_streams,
+    guard_values,
     hide_compiling,
     relax_capture,
     run_uncompiled,
@@ -380,12 +379,12 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     if stop.stop.once:  # what this call does, later ones do not do again: they are captured
         events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None
-    hopeless = stop.stop.turn_off in _NEVER_WHOLE and done.vm.policy.breaks_are_errors
+    hopeless = stop.stop.turn_off in _NEVER_WHOLE and site.breaks_are_errors(done.vm)
     if not hopeless and capture_without(site, stop):
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols, done.vm.written)
-    if done.vm.policy.breaks_are_errors:
-        if guard_streams(site, done, stop) or compute_ahead(site, stop):
+    if site.breaks_are_errors(done.vm):
+        if guard_values(site, done, stop):
             return capture(site, bound)
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)

@@ -271,3 +271,9 @@ def test_without_fullgraph_it_breaks() -> None:
 def test_the_setting_turns_it_off() -> None:
     with pytest.raises(stator.Unsupported):
         stator.compile(condition_of_a_loop, backend="eager", fullgraph=True, options={"capture_control_flow": False})(UP)
+
+
+def test_a_break_before_the_first_instruction_is_an_error() -> None:
+    compiled = stator.compile(lambda x: x + 1, backend="eager", fullgraph=True)
+    with pytest.raises(stator.Unsupported):
+        torch.vmap(compiled)(UP)

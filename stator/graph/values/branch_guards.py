@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.graph.fx.graph_modules import Source as Text
 from stator.shapes.environment import UNKNOWN
+from stator.shapes.symbolic_values import is_unbacked
 from stator.source import Attr, Key, Slot
 
 if TYPE_CHECKING:
@@ -125,6 +126,14 @@ def behind_number(known: KnownValues, value: torch.SymBool | torch.SymInt) -> An
         symbols.shape_env.size_like.discard(expression)
         symbols.shape_env._set_replacement(expression, sympy.Integer(found), "a guard that computes it")
     return found
+
+
+def settled_place(known: KnownValues, key: object) -> object:
+    """An index with its numbers known: torch has no fake for an unbacked element of a view with a history."""
+    if type(key) is tuple:
+        return tuple([settled_place(known, part) for part in key])
+    number = known.of_number(key) if type(key) is torch.SymInt and is_unbacked(key) else UNKNOWN
+    return key if number is UNKNOWN else number
 
 
 def _computed(known: KnownValues, node: fx.Node) -> object:

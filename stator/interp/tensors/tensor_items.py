@@ -15,11 +15,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
+from stator.graph.values.branch_guards import settled_place
 from stator.graph.values.graph_numbers import SLICE_BOUND, element_behind, item_of_sum
 from stator.interp.numbers.symbolic_numbers import INDEXES, item_of
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
-from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked, specialise
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
@@ -94,20 +94,12 @@ def set_tensor_item(vm: VM, tensor: FakeTensor, key: object, value: Any) -> None
 
 
 def _known_list(vm: VM, key: object) -> object:
-    """x[[n, None]]: a list of more than numbers is a tuple to torch in some cases, and it warns: it gets a known n.
-
-    Where guards compute values ahead, every n is known: torch has no fake for an unbacked element of a view's history.
-    """
+    """x[[n, None]]: a list of more than numbers is a tuple to torch in some cases, and it warns: it gets a known n."""
     if vm.recorder.known.ahead:
-        key = tuple([_ahead(vm, part) for part in key]) if type(key) is tuple else _ahead(vm, key)
+        key = settled_place(vm.recorder.known, key)
     if type(key) is not list or torch.SymInt not in map(type, key) or _are_numbers(key):
         return key
     return [specialise(item) if type(item) is torch.SymInt else item for item in key]
-
-
-def _ahead(vm: VM, part: object) -> object:
-    number = vm.recorder.known.of_number(part) if type(part) is torch.SymInt and is_unbacked(part) else UNKNOWN
-    return part if number is UNKNOWN else number
 
 
 def _holds_symbols(parts: tuple[Any, ...]) -> bool:
