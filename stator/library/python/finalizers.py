@@ -13,7 +13,7 @@ import types
 
 from stator.breaks import Break
 from stator.interp.frame import Bug, Raised
-from stator.interp.machine import Thunk
+from stator.interp.generators.generators import raise_pending
 from stator.interp.vm import VM
 
 _LATER = "an instance of a class with a finalizer (__del__) outlives the call, or its finalizer raises"
@@ -42,15 +42,7 @@ def _end(vm: VM, finalizer: types.FunctionType, instance: object) -> None:
     except (Break, Bug):  # pending: whoever has dropped the instance would not hear of it
         pass
     if vm.pending is not None:
-        frame = vm.frame
-
-        def stop() -> None:
-            assert vm.pending is not None
-            vm.frame = frame
-            vm.steps -= 1  # this thunk is no instruction to stop at
-            raise vm.pending
-
-        vm.frame = Thunk(stop)
+        raise_pending(vm)
 
 
 def refuse_instances(vm: VM) -> None:
