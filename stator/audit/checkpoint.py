@@ -224,11 +224,11 @@ def _put_members(value: set[Any], members: list[Any]) -> None:
         set.update(value, members)
 
 
-def _slot(value: object, member: Any) -> Any:
+def _slot(value: object, member: types.MemberDescriptorType) -> Any:
     return slot_values(value).get(member, _MISSING)
 
 
-def _set_slot(value: object, member: Any, saved: object) -> None:
+def _set_slot(value: object, member: types.MemberDescriptorType, saved: object) -> None:
     member.__delete__(value) if saved is _MISSING else member.__set__(value, saved)
 
 

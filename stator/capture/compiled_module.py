@@ -68,7 +68,7 @@ class CompiledModule(torch.nn.Module):
         if name == "forward":
             own = marks.attributes_of(self)
             call = own["_stator_call"]
-            # Under the name and with the signature of the original's; an assigned one is as it is.
+            # Under the name and with the signature of the original; an assigned one is as it is.
             return functools.wraps(value)(lambda *a, **k: call(*a, **k)) if call is own["_stator_entry"] else call
         if name == "load_state_dict" or name == "_load_from_state_dict":
             return loading_torchs_keys(value, name == "load_state_dict")

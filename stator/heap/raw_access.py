@@ -110,7 +110,7 @@ def slot_members(cls: type) -> tuple[types.MemberDescriptorType, ...]:
     return tuple(found)
 
 
-def slot_values(value: object, cls: Any = None) -> dict[types.MemberDescriptorType, Any]:
+def slot_values(value: object, cls: type | None = None) -> dict[types.MemberDescriptorType, Any]:
     found = {}
     for member in slot_members(cls or type(value)):
         with contextlib.suppress(AttributeError):

@@ -74,7 +74,7 @@ class Box:
 
     __slots__ = ("heap", "raw", "make", "base", "key", "value", "forced")
 
-    def __init__(self, heap: Heap, raw: Any, make: Any, base: Source, key: Any) -> None:
+    def __init__(self, heap: Heap, raw: object, make: Callable[..., Source], base: Source, key: object) -> None:
         self.heap, self.raw, self.base, self.key = heap, raw, base, key
         self.make = make  # the Source class of the place; called as make(base, key) only when forced
         self.forced = False

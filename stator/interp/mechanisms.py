@@ -265,7 +265,7 @@ class ContextState(Mechanism):
 class RandomState(Mechanism):
     """Random streams whose numbers the trace knows."""
 
-    known: dict[int, Any] = field(default_factory=dict)  # of the trace's own (see known_random_streams)
+    known: dict[int, Any] = field(default_factory=dict)  # made in the trace (see known_random_streams)
     seeded: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # an outside stream -> it, the one in its place
     ahead: DrawsAhead = field(default_factory=DrawsAhead)  # conditions over numbers that a guard draws
 

@@ -53,7 +53,7 @@ class GraphScalar(Varying):
     """A numpy scalar whose value is a tensor of the graph: what numpy makes of `x.numpy().sum()`."""
 
     __slots__ = ("tensor",)
-    tensor: Any  # the fake one, of no dimensions
+    tensor: torch.Tensor  # the fake one, of no dimensions
 
 
 def _subclass(base: type, name: str, cls: type) -> Any:

@@ -95,7 +95,7 @@ def lru_cache_around_a_function_that_moves_an_iterator():
 
 
 def told_to_a_handler(name, change, read, start):
-    """The program changes something, tells a handler of the user's own, and changes it again."""
+    """The program changes something, tells a handler of the user, and changes it again."""
     def make():
         state = start()
         seen: list = []

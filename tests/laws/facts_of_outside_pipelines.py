@@ -143,7 +143,7 @@ def outside_generators_inside_inner_pipelines():
 
 @probe()
 def outside_generators_that_a_generator_hands_to_a_chain():
-    """C code is handed generators of the user's by Python code: it must not advance those themselves."""
+    """C code is handed generators of the user by Python code: it must not advance those themselves."""
     log: list[Any] = []
     several = [noted(log, 2) for _ in range(16)]
 

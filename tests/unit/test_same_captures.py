@@ -34,6 +34,14 @@ def test_records_are_compared(after: list[tuple[str, str]], status: int, printed
     assert "2 programs (1 fuzz, 1 model), 2 captures" in out and printed in out
 
 
+def test_programs_that_fail_alike_are_no_evidence(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_text(line("fuzz:1", "return x").replace('"failure": ""', '"failure": "AttributeError: no"'))
+    assert same_captures.compare(path, path) == 1
+    out = capsys.readouterr().out
+    assert "0 differ, 0 in one record only, 1 failed before, 1 after" in out and "fuzz:1: failed after: AttributeError: no" in out
+
+
 @pytest.mark.parametrize("one, other", [
     ("set_layout(xs) == ((8, 1), (3, 2))", "set_layout(xs) == ((5, 1),\n (3, 2))"),
     ("id(x) == 140213377651888", "id(x) == 140213377651000"),

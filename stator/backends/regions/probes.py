@@ -23,7 +23,7 @@ from stator.graph.analysis.mutation import is_torchs, tensors_in, writes
 from stator.graph.fx.nodes import run_target
 
 
-def fresh_fake(fake: Any, mode: FakeTensorMode) -> Any:
+def fresh_fake(fake: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     """A fake of the same layout on memory of its own, without a history."""
     with torch._C.DisableTorchFunction(), torch.no_grad(), mode:
         made = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)

@@ -98,7 +98,7 @@ def warn_of_conversion(convert: Callable[[], None], filename: str, line: int) ->
         warn_at(str(each.message), each.category, filename, line, 0)
 
 
-def warn_at(message: Any, category: Any, filename: str, line: int, outward: int) -> None:
+def warn_at(message: str | Warning, category: type[Warning], filename: str, line: int, outward: int) -> None:
     """Warn as if from the user's line, with that module's own registry."""
     if outward:
         frame = frame_outside(outward)

@@ -44,8 +44,6 @@ from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 
-_REPEATED = 8  # operations of a set that cost less than a guard on the layout of its table
-
 
 def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
@@ -251,18 +249,18 @@ def _diff_factory(build: Rebuilder, tracker: VariableTracker, out: list[str]) ->
 
 
 def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """Repeat the operations of the program; or lay out the final table anew."""
+    """Repeat operations of the program that are few; or lay out the final table, under a guard on the first one."""
     table = tracker.table
     if not table.is_changed(tracker.standin):
         return
     name = tracker.source
-    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin) + _REPEATED):
+    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin) + 8):
         for method, *given in table.steps:
             item = "".join(f", {build.value(each)}" for each in given)
             out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")
         return
     guard_layout(build.heap, name, table.layout)
-    parts = ", ".join(build.value(item) for item in raw_members(tracker.standin))
+    parts = ", ".join(map(build.value, raw_members(tracker.standin)))
     layout = build.writer.constant(_core.set_layout(tracker.standin), "layout")
     out.append(f"set.clear({build.outside(name)})")
     out.append(f"{build.writer.constant(_core.fill_set, 'fill_set')}({build.outside(name)}, {layout}, [{parts}])")

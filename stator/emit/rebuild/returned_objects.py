@@ -92,7 +92,7 @@ def fresh_array(contents: Any, writeable: bool) -> Any:
     return made
 
 
-def view_of(base: Any, dtype: str, shape: tuple[int, ...], offset: int, strides: tuple[int, ...],
+def view_of(base: ndarray, dtype: str, shape: tuple[int, ...], offset: int, strides: tuple[int, ...],
             writeable: bool) -> ndarray:
     memory = base if base.flags.c_contiguous else base.T
     made = numpy.ndarray(shape, numpy.dtype(dtype), memory, offset, strides)

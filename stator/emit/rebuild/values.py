@@ -313,7 +313,7 @@ class Rebuilder:
             self.writer.line(f"{fill}({full})")
         return name
 
-    def deque(self, value: Any) -> str:
+    def deque(self, value: collections.deque[Any]) -> str:
         name = self.variable(value, "q", f"{self.writer.constant(collections.deque, 'deque')}(maxlen={value.maxlen!r})")
         parts = [self.value(item) for item in value]
         self.writer.line(f"{name}.extend([{', '.join(parts)}])")
@@ -419,7 +419,7 @@ class Rebuilder:
         for member, item in slot_values(value).items():
             self.writer.line(f"{self.slot(member)}.__set__({name}, {self.value(item)})")
 
-    def slot(self, member: Any) -> str:
+    def slot(self, member: types.MemberDescriptorType) -> str:
         """The descriptor of a slot; that of a class made inside the trace is found on the class made anew."""
         owner = member.__objclass__
         if id(owner) not in self.vm.fresh:

@@ -94,13 +94,13 @@ def _same_layout(value: Any) -> ndarray:
 class View(NamedTuple):
     """A view of an array that is the memory of a tensor; of a copy, the version of the tensor that it was made of."""
 
-    array: Any
-    fake: Any
-    whole: Any
+    array: ndarray
+    fake: FakeTensor
+    whole: FakeTensor
     version: int | None
 
 
-def _is_same_view(array: Any, fake: Any, root: Any, whole: Any) -> bool:
+def _is_same_view(array: ndarray, fake: FakeTensor, root: ndarray, whole: FakeTensor) -> bool:
     """Whether a tensor lies in another one as an array in its root."""
     with torch._C.DisableTorchFunction():
         if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
@@ -154,7 +154,7 @@ class Arrays:
         self.views[id(array)] = View(array, fake, whole, None if _is_same_view(array, fake, root, whole)
                                      else self.heap.recorder.version_of(whole))
 
-    def expose(self, array: Any) -> None:
+    def expose(self, array: ndarray) -> None:
         """C code will read an array: its contents become a fact."""
         root = self.root_of(array)
         if id(array) in self.backed or id(root) in self.backed:

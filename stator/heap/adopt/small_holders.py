@@ -201,7 +201,7 @@ VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.date
 
 
 def parts_of(value: Any) -> Any:
-    """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
+    """A pure reader for guards: what a value was made of; None where that is no constant (a user-defined time zone)."""
     if is_struct_sequence(type(value)):
         items, more = value.__reduce__()[1]
         return parts if is_constant(parts := (*items, *more.items())) else None

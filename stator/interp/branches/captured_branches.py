@@ -148,7 +148,7 @@ def truth_as_symbol(vm: VM, value: Any) -> Any:
 
 
 def condition_of(vm: VM, value: object) -> Any:
-    """The condition as the operation takes it, at this moment: a bool of the graph's, or a bool tensor of its own."""
+    """The condition as the operation takes it, at this moment: a bool of the graph, or a bool tensor made for it."""
     if type(value) is not FakeTensor:
         return as_bool(vm, value)
     return vm.torch_call(torch.ne, (value, 0), None)

@@ -205,7 +205,7 @@ def call_sync(vm: VM, fn: object, args: Iterable[Any], kwargs: dict[str, Any] | 
 
 def torch_call(vm: VM, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
     """Record a tensor operation, return its fake result; `asked`: eager calls handlers with this very function."""
-    if vm.modes.active:  # a way of the interpreter's own, about which eager would ask something else
+    if vm.modes.active:  # handled by the interpreter itself: eager would ask the modes about something else
         raise function_modes.refuse(describe_callable(fn))
     if vm.heap.unread_met:
         args = with_numbers(vm, args)

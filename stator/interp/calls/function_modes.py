@@ -68,7 +68,7 @@ def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: object) -> bool:
 
 
 def take_subclass(vm: VM, fn: object, args: Any, kwargs: Any, cont: Continuation | None) -> bool:
-    """Do a call that has a way of the interpreter's own, and that the class of a tensor is asked about."""
+    """Make a call that the interpreter handles itself, and about which the class of a tensor is asked."""
     if type(fn) is types.MethodType:
         return False
     descriptor, receiver = receiver_split(fn) if type(fn) in C_CALLABLES else (fn, None)

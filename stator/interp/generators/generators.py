@@ -98,15 +98,16 @@ def _close_dropped(vm: VM, body: Suspended) -> None:
         except (GeneratorExit, StopIteration):
             leaving.__traceback__ = None  # else it and the frames that it came through, the program's too, are a cycle
         except (Break, Bug):  # whoever dropped the generator would not hear of it
-            frame = vm.frame
+            raise_pending(vm)
 
-            def stop() -> None:
-                assert vm.pending is not None
-                vm.frame = frame
-                vm.steps -= 1  # this thunk is no instruction to stop at
-                raise vm.pending
 
-            vm.frame = Thunk(stop)
+def raise_pending(vm: VM) -> None:
+    """Stop at the next step: the C code below does not hand the exception on."""
+    frame = vm.frame
+    def stop() -> None:
+        vm.frame, vm.steps = frame, vm.steps - 1  # this thunk is no instruction to stop at
+        raise vm.pending  # type: ignore[misc]
+    vm.frame = Thunk(stop)
 
 
 async def drive_coroutine(vm: VM, body: Suspended) -> Any:

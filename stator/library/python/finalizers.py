@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from stator.breaks import Break
 from stator.interp.frame import Bug, Raised
-from stator.interp.machine import Thunk
+from stator.interp.generators.generators import raise_pending
 from stator.interp.vm import VM
 
 _CALLED_LATER = "a weak reference with a callback outlives the call with its object, or its callback raises"
@@ -68,15 +68,7 @@ def _end(vm: VM, finalizer: object, instance: object, later: str) -> None:
     except (Break, Bug):  # pending: whoever has dropped the instance would not hear of it
         pass
     if vm.pending is not None:
-        frame = vm.frame
-
-        def stop() -> None:
-            assert vm.pending is not None
-            vm.frame = frame
-            vm.steps -= 1  # this thunk is no instruction to stop at
-            raise vm.pending
-
-        vm.frame = Thunk(stop)
+        raise_pending(vm)
 
 
 def refuse_instances(vm: VM) -> None:

@@ -190,7 +190,7 @@ def _set_recursion_limit(vm: VM, limit: object, /) -> None:
 
 @rule(types.ModuleType, functools._lru_cache_wrapper, _thread.allocate_lock, _thread.allocate, _thread.RLock)
 def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A module, cache or lock of the trace's own, which the residual makes anew."""
+    """A module, cache or lock made in the trace, which the residual makes anew."""
     made = vm.native_unhooked(callee, args, kwargs)
     vm.fresh[id(made)] = made
     return made

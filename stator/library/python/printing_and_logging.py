@@ -147,7 +147,7 @@ def takes_data(stream: Any) -> Any:
 
 @rule(io.StringIO.write, io.TextIOWrapper.write, io.BytesIO.write, io.BufferedWriter.write)
 def _write(vm: VM, callee: Any, stream: Any, data: Any, /) -> Any:
-    """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
+    """sys.stdout.write(text) is an effect like print; a stream made in the trace is simply written."""
     if vm.heap.tracker_of(stream) is None:
         return vm.native_unhooked(callee, (stream, data))
     for name in ("stdout", "stderr"):

@@ -162,7 +162,7 @@ class Unusual(Exception):
 
 
 def own_tensors(ctx: object, part: Subgraph) -> list[Any]:
-    """The tensors of forward's own that backward can reach through `ctx`."""
+    """The tensors made in forward that backward can reach through `ctx`."""
     found: dict[int, Any] = {}
     known = {id(fake) for fake in part.outer_fakes}
     own = instance_dict(ctx) or {}

@@ -119,7 +119,7 @@ rule(marks.error_policy)(lambda vm: vm.policy.error_policy)
 
 @dataclass(eq=False)
 class Making:
-    """A compiled function of the trace's own, the call that made it, and the attributes it had then."""
+    """A compiled function made in the trace, the call that made it, and the attributes it had then."""
 
     compiled: Any
     maker: Any
