@@ -110,6 +110,7 @@ class FunctionState(Mechanism):
     callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators
     compiled_inside: dict[int, Any] = field(default_factory=dict)  # compiled functions made by the trace
     coded: dict[int, Any] = field(default_factory=dict)  # outside functions whose code is guarded
+    closures: dict[int, Any] = field(default_factory=dict)  # -> (one of the process, the stand-ins of its cells)
 
 
 @dataclass(slots=True, eq=False)
