@@ -40,7 +40,7 @@ help:
 	@echo "make mutation     switches off one thing after the other, and asks which test notices"
 	@echo "make sanitize     the core built with ASan and UBSan, under the tests that exercise it"
 	@echo "make bench        capture time and call overhead beside torch._dynamo"
-	@echo "make test-models  the long list of real models"
+	@echo "make test-models  the long list of real models, and all tests marked slow"
 	@echo "make setup        only make the environment and build"
 	@echo "make clean        remove what was built (the environment stays)"
 
@@ -145,6 +145,7 @@ $(STAMPS)/models: $(STAMPS)/requirements
 
 test-models: setup $(STAMPS)/models
 	@$(PYTEST) -q -n $(JOBS) --durations=15 tests/models
+	@$(PYTEST) -q -n $(JOBS) --durations=15 -m slow --ignore=tests/models tests
 
 clean:
 	@rm -rf build out stator/*.so *.egg-info $(STAMPS)/native $(STAMPS)/installed

@@ -43,6 +43,7 @@ class Strategy(enum.StrEnum):
     SINGLE_DRAWS = "random numbers of numpy one by one"  # off: the residual calls pure functions that draw
     SPARSE_INPUTS = "sparse inputs"
     SYMBOLIC_WRAPPERS = "open sizes of wrappers"
+    UNBACKED_VALUES = "unbacked values"  # off, under fullgraph: a guard computes ahead those that decide the capture
     UNSPOKEN_ASSERTIONS = "unspoken assertions"
     WEAK_COLLECTIONS = "collections of weak references"
 

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 
 class UserFrame(NamedTuple):
@@ -34,14 +34,14 @@ def warn(text: str) -> None:
 class StatorError(RuntimeError):
     """Base of everything Stator raises on its own account.
 
-    `like` names the class that torch raises in that case.  Where the process has loaded its module, instances are of
-    that class too, so that `except torch._dynamo.exc.Unsupported:` catches them; nothing is loaded for it.
+    `like` names the classes that torch raises in that case.  Where the process has loaded its module, instances are of
+    these classes too, so that `except torch._dynamo.exc.Unsupported:` catches them; nothing is loaded for it.
     """
 
-    like: ClassVar[tuple[str, str] | None] = None
+    like: ClassVar[tuple[str, ...]] = ()
 
     def __new__(cls, *args: object, **kwargs: object) -> StatorError:
-        return super().__new__(of_torchs_class_too(cls), *args)
+        return super().__new__(of_torchs_class_too(cls, cls.__dict__.get("like", ())), *args)
 
     def __init__(self, *args: object) -> None:
         RuntimeError.__init__(self, *args)  # and not the __init__ of torch's class
@@ -51,27 +51,34 @@ class StatorError(RuntimeError):
         return plain, self.args, self.__dict__ or None
 
 
-_classes_made: dict[tuple[type, type], type] = {}
+_classes_made: dict[tuple[type, tuple[type, ...]], type] = {}
 
 
-def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
+def of_torchs_class_too(cls: type[StatorError], names: tuple[str, ...]) -> type[StatorError]:
     """The subclass of `cls` that is one of what torch raises as well; `cls` itself where that is not loaded."""
-    named = cls.__dict__.get("like")
-    theirs = None if named is None else getattr(sys.modules.get(named[0]), named[1], None)
-    if not isinstance(theirs, type) or issubclass(cls, theirs):
+    loaded = [getattr(sys.modules.get(name.rpartition(".")[0]), name.rpartition(".")[2], None) for name in names]
+    theirs = tuple(each for each in loaded if isinstance(each, type) and not issubclass(cls, each))
+    if not theirs:
         return cls
     made = _classes_made.get((cls, theirs))
     if made is None:
-        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        own = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
         metaclass: Any = type(cls)
-        made = _classes_made[cls, theirs] = metaclass(cls.__name__, (cls, theirs), names)
+        made = _classes_made[cls, theirs] = metaclass(cls.__name__, (cls, *theirs), own)
     return made
+
+
+_DATA_DEPENDENT = ("SB002", "SB003")  # of a branch, and of a number that it would need: UserError in torch
 
 
 class Unsupported(StatorError):
     """The program cannot be captured, and `fullgraph=True` allows no graph break; `stack` is outermost first."""
 
-    like = "torch._dynamo.exc", "Unsupported"
+    like = ("torch._dynamo.exc.Unsupported",)
+
+    def __new__(cls, code: str = "", *args: object, **kwargs: object) -> Self:
+        names = (*cls.like, *(("torch._dynamo.exc.UserError",) if code in _DATA_DEPENDENT else ()))
+        return RuntimeError.__new__(of_torchs_class_too(cls, names), code, *args)  # type: ignore[return-value]
 
     def __init__(self, code: str, title: str, cause: str = "", remedy: str = "", filename: str | None = None,
                  line: int | None = None, stack: Sequence[UserFrame | tuple[str, int, str]] = ()) -> None:
@@ -91,13 +98,13 @@ class Unsupported(StatorError):
 class InternalError(StatorError):
     """A bug of Stator's own: an invariant that did not hold."""
 
-    like = "torch._dynamo.exc", "InternalTorchDynamoError"
+    like = ("torch._dynamo.exc.InternalTorchDynamoError",)
 
 
 class BackendError(StatorError):
     """The backend failed to compile the graph; the backend's own exception is `__cause__`."""
 
-    like = "torch._dynamo.exc", "BackendCompilerFailed"
+    like = ("torch._dynamo.exc.BackendCompilerFailed",)
 
     def __init__(self, backend: str, message: str) -> None:
         super().__init__(backend, message)
@@ -114,13 +121,13 @@ class BackendError(StatorError):
 class RecompileLimit(StatorError):
     """One compiled function was captured as often as its `recompile_limit` allows."""
 
-    like = "torch._dynamo.exc", "FailOnRecompileLimitHit"
+    like = ("torch._dynamo.exc.FailOnRecompileLimitHit",)
 
 
 class RecompileForbidden(StatorError):
     """No compiled entry fits the call, and the stance "fail_on_recompile" or config.error_on_recompile forbids more."""
 
-    like = "torch._dynamo.exc", "RecompileError"
+    like = ("torch._dynamo.exc.RecompileError",)
 
 
 class RankAgreementTimeout(StatorError):
@@ -134,7 +141,7 @@ class RanksDisagree(StatorError):
 class DeclarationError(StatorError, ValueError):
     """A dimension that was declared dynamic, and is not: the text says what made a constant of it, and where."""
 
-    like = "torch.fx.experimental.symbolic_shapes", "ConstraintViolationError"
+    like = ("torch.fx.experimental.symbolic_shapes.ConstraintViolationError",)
 
 
 class OptionError(StatorError):

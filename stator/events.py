@@ -126,6 +126,15 @@ class EagerFallback(Event):
     line: int | None = None
 
 
+class ComputedAhead(Event):
+    """Under fullgraph, in place of a graph break: a guard computes in each call what decides the capture."""
+
+    name: str
+    cause: str
+    filename: str | None
+    line: int | None
+
+
 class ProgramRaised(Event):
     """The capture ended in an exception of the program: this call runs eagerly, so that CPython raises it."""
 

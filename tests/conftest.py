@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -22,8 +23,10 @@ from tests.comparison import Report, identity_mode  # noqa: E402
 
 take_from_family, record_of, key_of = miss.take_from_family, code_memory.record_of, compiled_graphs.key_of
 LANG = Path(__file__).parent / "lang"
+MODULES = 50  # so many new ones are worth a collection
 REDONE: list[str] = []  # tests during which a graph or a capture failed and the call was made again
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
+FROZEN: pytest.StashKey[int] = pytest.StashKey()  # modules whose objects no collection visits
 
 
 class LangCase(pytest.Item):
@@ -60,6 +63,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Entries of another compile() would serve here: tests count what their own one captures, or change the engine."""
+    freeze_loaded_modules(item.config)
     call_site_family._members.clear()
     compiled_graphs.forget()
     code_memory.forget()
@@ -67,6 +71,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     miss.take_from_family = take_from_family if shares else lambda site, bound: False
     code_memory.record_of = record_of if shares else lambda site, bound: None
     compiled_graphs.key_of = key_of if shares else compile_alone
+
+
+def freeze_loaded_modules(config: pytest.Config) -> None:
+    """Leave the objects of loaded modules out of later collections: those of torch take half a second each time."""
+    if len(sys.modules) >= config.stash.get(FROZEN, 0) + MODULES:
+        gc.collect()
+        gc.freeze()
+        config.stash[FROZEN] = len(sys.modules)
 
 
 def compile_alone(*args: object) -> Any:

@@ -49,6 +49,9 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/backends/symbol_inputs.py": "docs/from-torch-compile.md",
     "stator/interp/calls/module_copies.py": "docs/interpreter.md",  # step 17: C modules that are imported afresh
     "stator/interp/objects/weak_access.py": "docs/interpreter.md",  # step 17: weakref.proxy
+    "stator/interp/recorded_warnings.py": "docs/interpreter.md",  # step 17: warnings in lists and as exceptions
+    "stator/interp/objects/function_attributes.py": "docs/interpreter.md",  # step 17: f.__name__ = "g"
+    "stator/library/namespaces/": "docs/interpreter.md",  # step 17: dir() of what the trace has changed
     "stator/library/python/lifetimes.py": "docs/interpreter.md",  # step 17: weakref.proxy, gc.collect
     "stator/emit/rebuild/shown_addresses.py": "docs/heap.md",  # step 17: texts with addresses
     "stator/library/python/pickling.py": "docs/interpreter.md",  # step 17: pickles of objects
@@ -74,15 +77,22 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/interp/objects/process_facts.py": "docs/artifacts.md",  # step 12: facts that no entry is stored with
     "stator/host/shown_names.py": "docs/report.md",  # step 15: names that users give
     "stator/capture/eager_start.py": "docs/eager-start.md",  # step 11: calls that run while another process compiles
+    "stator/backends/write_counts.py": "docs/training.md",  # step 16: versions and inference tensors behind compilers
     "stator/backends/step_gradients.py": "docs/training.md",  # step 13: gradients between pieces of a step
     "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()
     "stator/interp/calls/function_mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/emit/effects/mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
+    "stator/interp/calls/composite_kernels.py": "docs/memory.md",  # step 16: operators made of others
     "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
     "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
-    "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13: step counts of optimisers
+    "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13, 16: values computed again
+    "stator/library/torch/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
+    "stator/library/torch/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler
+    "stator/graph/analysis/step_functions.py": "docs/training.md",  # step 13: gradients beside hooks of modules
+    "stator/host/hook_handles.py": "docs/training.md",  # step 13: handles of hooks on fakes
+    "stator/interp/outside_exceptions.py": "docs/interpreter.md",  # step 17: exceptions that the caller handles
     "stator/interp/backward_ahead.py": "docs/training.md",  # step 13: branches before a backward pass
     "stator/emit/residual/kept_inputs.py": "docs/training.md",  # step 13: copies for a graph that fails
     "stator/backends/number_checks.py": "docs/training.md",  # step 13: checks of step counts

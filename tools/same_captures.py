@@ -7,7 +7,8 @@
 In: the curriculum of tests/lang, seeds of the fuzzer, models of a zoo (a folder with `zoo.py` and `dev.txt`). Programs
 are those of this checkout; `--checkout` names the one whose `stator` captures them.
 Out: one JSON line for each program, with the text of every graph, guard and residual source that was captured; the
-comparison exits with 1 on a differing program, and on one that only one record has.
+comparison exits with 1 on a differing program, on one that only one record has, and on one that failed in a record:
+programs that fail alike are no evidence.
 
 Each group of programs runs in a forked process of its own with a fixed hash seed, so that one program does not see
 another. A group that takes longer than `--seconds` is stopped. Groups that the record has are not run again. Texts
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import gc
 import io
 import itertools
 import json
@@ -193,13 +195,18 @@ def compare(before: Path, after: Path) -> int:
     differing = [name for name in old if name in new and old[name] != new[name]]
     missing = sorted(set(old) ^ set(new))
     captures = sum(len(line["captures"]) for line in old.values())
+    failed = [[name for name, line in lines.items() if line["failure"]] for lines in records]
     print(f"{len(old)} programs ({', '.join(f'{count} {kind}' for kind, count in kinds.items())}), "
-          f"{captures} captures: {len(differing)} differ, {len(missing)} in one record only")
+          f"{captures} captures: {len(differing)} differ, {len(missing)} in one record only, "
+          f"{len(failed[0])} failed before, {len(failed[1])} after")
     for name in differing[:10]:
         print(f"  {name}: {first_difference(old[name], new[name])}")
     for name in missing[:10]:
         print(f"  {name}: only in one record")
-    return 1 if differing or missing else 0
+    for lines, names, side in zip(records, failed, ("before", "after"), strict=True):
+        for name in names[:5]:
+            print(f"  {name}: failed {side}: {lines[name]['failure']}")
+    return 1 if differing or missing or any(failed) else 0
 
 
 def first_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
@@ -240,8 +247,12 @@ def main() -> int:
     sys.path.insert(0, str(options.checkout.resolve()))
     import torch
 
-    import stator  # loaded once, before the processes are forked
+    import stator
     assert Path(stator.__file__ or "").is_relative_to(options.checkout.resolve())
+    # The tracer and sympy are loaded whole before the processes are forked: no program cuts their import short.
+    stator.compile(lambda x: x.sin(), backend="aot_eager", dynamic=True)(torch.ones(3))
+    stator.reset()
+    gc.freeze()
     sys.path[:1] = [str(ROOT), str(ROOT / "tests")]
     torch.set_num_threads(1)
     if not options.no_curriculum:

@@ -30,7 +30,6 @@ from stator.backends.aot_wrappers import conditions_now, note_conditions, note_w
 from stator.backends.cuda_graphs import mark_static_inputs
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
-from stator.backends.graph_wrappers import with_write_counts, write_counts
 from stator.backends.pieces import compile_pieces, settings_kept
 from stator.backends.regions import (
     ONE_PIECE,
@@ -43,6 +42,12 @@ from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
 from stator.backends.step_gradients import consumed_results, has_nothing_to_fuse, with_histories
 from stator.backends.symbol_inputs import with_symbols
+from stator.backends.write_counts import (
+    inference_results,
+    with_inference_results,
+    with_write_counts,
+    write_counts,
+)
 from stator.errors import BackendError, describe_callable
 from stator.graph.analysis.autograd_boundaries import (
     BETTER_CUT,
@@ -54,6 +59,7 @@ from stator.graph.analysis.autograd_boundaries import (
 from stator.graph.analysis.dead_nodes import keep_checks
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.fx.graph_modules import write_code
+from stator.host.hook_handles import handle_numbers_kept
 from stator.host.suspended_patches import restored
 from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
@@ -79,10 +85,13 @@ def compile_without_histories(gm: torch.fx.GraphModule, example_inputs: Sequence
     if backend.function in NEED_NO_CODE:
         return run_as_captured(gm, example_inputs, settings)
     # What a user's backend returns is called as it is.
-    counts = write_counts(gm, example_inputs) if backend.takes_settings else {}
+    counts, inferred = write_counts(gm, example_inputs), inference_results(gm)  # before the graph is compiled
     compiled = compile_around_boundaries(gm, example_inputs, settings, fake_mode, grad_enabled, share) \
         if has_boundaries(gm.graph) else compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
-    return with_write_counts(compiled, counts) if counts else compiled
+    if not backend.takes_settings:
+        return compiled
+    compiled = with_write_counts(compiled, counts) if any(counts) else compiled
+    return with_inference_results(compiled, inferred) if inferred else compiled
 
 
 def run_as_captured(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
@@ -131,7 +140,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
-            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks():
+            compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept():
         compiled = call_backend(backend, gm, example_inputs, settings)
     note_wrappers(compiled, around)
     if not callable(compiled):

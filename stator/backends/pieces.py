@@ -19,8 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from stator.backends.step_gradients import EngineGradients, take_gradients_between
-from stator.graph.analysis.autograd_boundaries import BOUNDARY, GRADIENTS, InOnePiece, is_boundary
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, InOnePiece, is_boundary
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.fx.graph_modules import TEXT, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
 from stator.ranks.buckets import BUCKET

@@ -17,16 +17,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.graph.analysis.autograd_boundaries import (
     BOUNDARY,
     CONSUMED,
-    GRADIENTS,
     ConsumedHistory,
     InOnePiece,
     ancestors,
     behind,
-    gradients_without_hooks,
     is_boundary,
     output_nodes,
     wants_grad,
 )
+from stator.graph.analysis.step_functions import GRADIENTS, gradients_beside_modules, gradients_without_hooks
 
 _anchor = torch.empty(0, requires_grad=True)
 Consumed = dict[int, tuple[str, list[int]]]  # place of a result -> text of the error, places of the inputs behind it
@@ -69,11 +68,13 @@ class EngineGradients:
 
     def __init__(self, node: fx.Node) -> None:
         self.kwargs = node.kwargs
+        beside = node.target is gradients_beside_modules
+        self.function: Callable[..., tuple[Any, ...]] = gradients_beside_modules if beside else gradients_without_hooks
         promised = node.meta.get("example_value")
         self.strides = [fixed_strides(value) for value in promised] if type(promised) in (tuple, list) else []
 
     def __call__(self, *args: object) -> tuple[Any, ...]:
-        found = gradients_without_hooks(*args, **self.kwargs)  # type: ignore[arg-type]
+        found = self.function(*args, **self.kwargs)
         return tuple([grad if stride is None or grad is None or grad.layout is not torch.strided
                       or grad.stride() == stride else torch.empty_strided(
                           grad.shape, stride, dtype=grad.dtype, device=grad.device).copy_(grad)

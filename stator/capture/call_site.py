@@ -140,7 +140,7 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.scope.data_dependent = self.learned.data_dependent
         vm.recorder.backend.in_order = self.settings.runs_in_order
-        vm.recorder.services.keep_order = lambda node: keep_order(vm, node, self.breaks_are_errors(vm))
+        vm.recorder.services.keep_order = lambda node: keep_order(vm, node, vm.policy.breaks_are_errors)
         vm.recorder.services.undoing = watched_kernel
         vm.recorder.backend.may_be_cut = self.settings.has_own_backend
         vm.recorder.backend.cut_at_errors = self.settings.delays_writes
@@ -150,8 +150,9 @@ class CallSite:
             vm.recorder.backend.overlaps = Overlaps(vm.recorder.propagation)
         if Strategy.COMPILER in self.turned_off:
             vm.recorder.keep_as_it_is()
+        vm.recorder.known.ahead = Strategy.UNBACKED_VALUES in self.turned_off
         vm.heap.shapes = self.shapes
-        vm.policy.error_policy = marks.error_policy()
+        vm.policy.error_policy, vm.policy.fullgraph = marks.error_policy(), self.settings.fullgraph
         vm.heap.trace_numpy = self.settings.trace_numpy
         vm.policy.capture_control_flow = False if self.learned.branches_break else self.settings.capture_control_flow
         vm.random.ahead.outcomes = self.learned.outcomes
@@ -168,8 +169,3 @@ class CallSite:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point
         return restore(vm, point.states, point.names, bound, point.pushes, point.handled, point.raising)
-
-    def breaks_are_errors(self, vm: VM) -> bool:
-        """The innermost `error_on_graph_break` region where the trace stopped decides, else `fullgraph`."""
-        policy: bool | None = vm.policy.error_policy
-        return self.settings.fullgraph if policy is None else policy

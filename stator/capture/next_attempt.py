@@ -18,8 +18,8 @@ from stator.breaks import Break, Strategy
 from stator.capture.call_site import CallSite
 from stator.capture.trace import Trace
 from stator.errors import BackendError
-from stator.graph.analysis.autograd_boundaries import GRADIENTS
 from stator.graph.analysis.mutation import PURE_KERNELS
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 
@@ -35,6 +35,9 @@ RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
     Strategy.SPARSE_INPUTS: lambda recorder: any(
         isinstance(each.tensor, torch.Tensor) and each.tensor.layout is torch.sparse_coo for each in recorder.inputs),
 }
+
+
+_ON_DATA = frozenset({"SB002", "SB003"})
 
 
 def relax_capture(site: CallSite, done: Trace) -> bool:
@@ -83,6 +86,16 @@ def guard_streams(site: CallSite, done: Trace, stop: Break) -> bool:
     if Strategy.DRAWN_NUMBERS in site.turned_off or not done.vm.residual.draws and stop.stop.leave != random.__file__:
         return False
     site.turned_off.add(Strategy.DRAWN_NUMBERS)
+    return True
+
+
+def compute_ahead(site: CallSite, stop: Break) -> bool:
+    """Under fullgraph, after a break on data: let a guard compute the values that decide the capture."""
+    if stop.code not in _ON_DATA or site.settings.capture_control_flow is False \
+            or Strategy.UNBACKED_VALUES in site.turned_off:
+        return False
+    site.turned_off.add(Strategy.UNBACKED_VALUES)
+    events.emit(events.ComputedAhead(site.name, stop.cause, stop.filename, stop.line))
     return True
 
 

@@ -28,6 +28,7 @@ from stator.capture.call_site import CallSite, EagerStart
 from stator.capture.first_call import Installed
 from stator.capture.next_attempt import (
     capture_without,
+    compute_ahead,
     guard_streams,
     hide_compiling,
     relax_capture,
@@ -289,7 +290,8 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         if autograd_boundaries.with_history(each.fake) and storage_of(each.fake) in storages \
                 and not shared_memory.refuses_writes(each.tensor):
             done.vm.heap.guard_call(shared_memory.refuses_writes, False, each.source)
-        if any(map(changes_views, each.node.users)):  # so with operations that refuse views (`detach_`)
+        # So with operations that refuse views (`detach_`); sizes have users, too.
+        if each.tensor is not None and any(map(changes_views, each.node.users)):
             done.vm.heap.guard_call(shared_memory.is_view, shared_memory.is_view(each.tensor), each.source)
     candidates = [(*leaf, each.node in written) for each in shared_memory.sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
@@ -370,17 +372,20 @@ def decline(site: CallSite, why: str) -> None:
     events.emit(events.EagerFallback(site.name, why, stop.filename, stop.line))
 
 
+_NEVER_WHOLE = (Strategy.FUNCTION_MODES, Strategy.CODE_FROM_TEXT)  # without them the call breaks in another place
+
+
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """Turn a graph break into an error under fullgraph, else into a segment that resumes behind one instruction."""
     if stop.stop.once:  # what this call does, later ones do not do again: they are captured
         events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None
-    hopeless = stop.stop.turn_off is Strategy.FUNCTION_MODES and site.breaks_are_errors(done.vm)
+    hopeless = stop.stop.turn_off in _NEVER_WHOLE and done.vm.policy.breaks_are_errors
     if not hopeless and capture_without(site, stop):
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols, done.vm.written)
-    if site.breaks_are_errors(done.vm):
-        if guard_streams(site, done, stop):
+    if done.vm.policy.breaks_are_errors:
+        if guard_streams(site, done, stop) or compute_ahead(site, stop):
             return capture(site, bound)
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)

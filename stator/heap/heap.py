@@ -68,6 +68,7 @@ from stator.heap.shared_state import Faces
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.suspended_patches import names_of_module
 from stator.host.value_kinds import is_a, module_of
+from stator.shapes.symbolic_values import SYMBOLIC
 from stator.shapes.tensor_marks import STATIC_CLASS_MARK
 from stator.source import (
     Attr,
@@ -161,6 +162,8 @@ class Heap(Exposure):
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
         if is_a(value, BaseException):
             return self._adopt_exception
+        if cls in SYMBOLIC:
+            return self._refuse_number
         if is_a(value, asyncio.BaseEventLoop):  # its finalizer warns of a loop that is not closed
             return self._adopt_opaque
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
@@ -202,6 +205,9 @@ class Heap(Exposure):
         """The user's object itself: its class is a fact; which object it is, once C code looks at it."""
         self.guard(source, Kind.TYPE, type(value))
         return self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE)).standin
+
+    def _refuse_number(self, value: object, source: Source) -> Any:
+        raise Break("SB005", f"a {type(value).__name__} of another trace")
 
     def _refuse_finalizer(self, value: object, source: Source) -> Any:
         raise Break("SB019", f"{type(value).__name__} has a finalizer, and the trace would keep the object alive")

@@ -97,7 +97,7 @@ def _positions(part: object) -> Iterator[int]:
 def _parts(tracker: VariableTracker) -> list[Any]:
     standin = tracker.standin
     if tracker.shape is ShadowKind.TENSOR:
-        return [standin, *(None for _ in range(standin._version))]
+        return [standin, *(None for _ in range(_writes_to(standin)))]
     if tracker.shape is ShadowKind.CELL:
         return [standin.cell_contents] if standin != _EMPTY_CELL else []
     parts = list((instance_dict(standin) or {}).values())
@@ -111,10 +111,16 @@ def _parts(tracker: VariableTracker) -> list[Any]:
     return parts
 
 
+def _writes_to(fake: torch.Tensor) -> int:
+    """In-place operations count up from the first version of a fake; its `__torch_function__` does not see the read."""
+    with torch._C.DisableTorchFunction():
+        return fake._version
+
+
 def has_changed(tracker: VariableTracker) -> bool:
     shape, standin = tracker.shape, tracker.standin
     if shape is ShadowKind.TENSOR:
-        return bool(standin._version)  # in-place operations count up from the fake tensor's first version
+        return bool(_writes_to(standin))
     if shape in CLASSED and type(standin) is not type(tracker.original):
         return True
     contents = _CONTENTS_CHANGED.get(shape)

@@ -45,7 +45,7 @@ class Shell:
 
 _CONTAINERS: dict[type, ShadowKind] = {
     list: ShadowKind.LIST, dict: ShadowKind.DICT, tuple: ShadowKind.TUPLE, set: ShadowKind.SET,
-    collections.deque: ShadowKind.LIST, collections.OrderedDict: ShadowKind.DICT,
+    frozenset: ShadowKind.SET, collections.deque: ShadowKind.LIST, collections.OrderedDict: ShadowKind.DICT,
     collections.defaultdict: ShadowKind.DICT,
 }
 Result = TypeVar("Result")

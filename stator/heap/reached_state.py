@@ -235,11 +235,11 @@ def kernels_of(target: object) -> Iterator[Any]:
         for each in vars(definition).values():
             yield from each.values() if type(each) is dict else [each] if type(each) is types.FunctionType else ()
         return
-    for key in _python_keys(target):
+    for key in python_keys(target):
         yield from python_kernel(target, key)
 
 
-def _python_keys(target: OpOverload) -> list[str]:
+def python_keys(target: OpOverload) -> list[str]:
     lines = [line.partition(": registered at ") for line in torch._C._dispatch_dump(target.name()).splitlines()]
     return [key.partition("[")[0] for key, _, place in lines if ".py:" in place and not key.startswith(_IGNORED_KEYS)]
 
@@ -251,7 +251,7 @@ def runs_on_fakes(target: object) -> bool:
     if not isinstance(target, OpOverload) or qualified_name(target) in OPDEFS:
         return False
     described = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "Meta")
-    kernels = [python_kernel(target, key)[0] for key in _python_keys(target)
+    kernels = [python_kernel(target, key)[0] for key in python_keys(target)
                if key.startswith(("Autograd", "CompositeImplicit") if described else ("Autograd", "Composite"))]
     return any(kernel is None or not is_of_library(kernel.__globals__.get("__name__")) for kernel in kernels)
 

@@ -29,8 +29,11 @@ def captures_branch(vm: VM, value: object) -> bool:
     elif not is_unbacked(value):
         return False
     wanted: bool | None = vm.policy.capture_control_flow
-    if wanted is not None:
-        return wanted
+    if wanted is not None or vm.recorder.known.ahead:
+        return bool(wanted)
+    if vm.policy.breaks_are_errors and not vm.modes.active:
+        return type(value) is not FakeTensor or vm.recorder.items.truth_of(value) is None \
+            and vm.recorder.known.of_scalar(value) is UNKNOWN
     if type(value) is not FakeTensor or vm.modes.active or not backward_is_ahead(vm) \
             or vm.recorder.items.truth_of(value) is not None:
         return False
@@ -39,7 +42,9 @@ def captures_branch(vm: VM, value: object) -> bool:
 
 def truth_ahead(vm: VM, value: object) -> Any:
     """The truth of a tensor that follows from random numbers, under a guard that draws them ahead."""
-    if type(value) is not FakeTensor or vm.policy.capture_control_flow is not None or not backward_is_ahead(vm):
+    ahead = vm.recorder.known.ahead
+    if type(value) is not FakeTensor or not ahead and (vm.policy.capture_control_flow is not None
+                                                       or not backward_is_ahead(vm)):
         return UNKNOWN
     return vm.random.ahead.truth_of(vm.recorder, vm.recorder.node_of(value))
 

@@ -161,11 +161,12 @@ def stack_of(kinds: Iterable[str], take: Callable[[], Any]) -> list[Any]:
 class ExcState:
     """The exception being handled; generators have one of their own, linked to their resumer's."""
 
-    __slots__ = ("value", "previous")
+    __slots__ = ("value", "previous", "of_caller")
 
-    def __init__(self, previous: "ExcState | None" = None) -> None:
+    def __init__(self, of_caller: BaseException | None = None) -> None:
         self.value: BaseException | None = None
-        self.previous = previous
+        self.previous: ExcState | None = None
+        self.of_caller = of_caller  # handled by the caller of the compiled function
 
     def topmost(self) -> BaseException | None:
         state: ExcState | None = self
@@ -174,6 +175,9 @@ class ExcState:
                 return state.value
             state = state.previous
         return None
+
+    def outside(self) -> BaseException | None:
+        return self.of_caller if self.previous is None else self.previous.outside()
 
 
 class Frame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any, cast
@@ -37,6 +38,7 @@ from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Ra
 from stator.interp.graph_errors import any_cleans_up, caught_in, note_caught
 from stator.interp.mechanisms import LOOK_MASK, Mechanisms, Progress
 from stator.interp.objects.object_texts import guard_names_in
+from stator.interp.outside_exceptions import handled_exception
 from stator.interp.services import VM
 from stator.source import CallOf, Pinned
 
@@ -134,7 +136,7 @@ class Machine(Mechanisms):
         self.heap = heap
         self.recorder = recorder
         self.frame: Frame | None = None
-        self.exc_state = ExcState()
+        self.exc_state = ExcState(sys.exception())
         self.depth = 0
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
         self.pending: BaseException | None = None  # a Break that C code might swallow
@@ -257,6 +259,7 @@ class Machine(Mechanisms):
                 del frame.stack[entry.depth:]
                 if entry.lasti:
                     frame.stack.append(offset // 2)
+                handled_exception(cast(VM, self))  # there may be none: then the exception has no context
                 frame.stack.append(exc)
                 frame.ip = entry.target
                 return
@@ -275,7 +278,7 @@ class Machine(Mechanisms):
 
     def set_context(self, exc: BaseException) -> BaseException:
         """Chain `exc` to the exception being handled, as raising it would, without making a cycle."""
-        current = self.exc_state.topmost()
+        current = self.exc_state.topmost() or self.exc_state.outside() and handled_exception(cast(VM, self))
         if current is None or current is exc or exc.__context__ is current:
             return exc
         if id(exc) in self.heap.by_standin:
@@ -341,8 +344,9 @@ class Machine(Mechanisms):
             cont.returned(self, self.frame, value)
 
     def leave(self, frame: Frame, value: object) -> None:
-        """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
-        frame.locals.clear()
+        """`frame` returns `value`; its locals die now, the first one first: a generator may have a `finally` to run."""
+        frame.locals.reverse()
+        frame.locals.clear()  # the last item first
         if self.frame_objects:
             self.frame_objects.left(frame)
         if self.pending is not None:  # such a `finally` broke, and nobody else hears of it

@@ -6,6 +6,7 @@ In: notes of opcodes, rules and C calls.  Out: what branch capture, replay and t
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,13 +30,19 @@ class CapturePolicy(Mechanism):
 
     guard_filter: Callable[..., Sequence[bool]] | None = None  # the user's, which drops guards
     strict: bool = False  # whether what would do no harm here, but is wrong, raises
-    capture_control_flow: bool | None = False  # branches on data are captured; None: before a backward pass
+    capture_control_flow: bool | None = False  # branches on data are captured; None: where a break costs more
+    fullgraph: bool = False  # of the settings
     effects_break: bool = False  # print and its like break instead of being replayed
     error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
     compiling_shown: bool = False  # torch.compiler.is_compiling() returned True
     turned_off: set[Strategy] = field(default_factory=set)  # ways of capturing that break instead (see CallSite)
     why_off: Mapping[Strategy, str] = field(default_factory=dict)
     not_rebuilt: set[type] = field(default_factory=set)  # C types whose values no residual can make (see CallSite)
+
+    @property
+    def breaks_are_errors(self) -> bool:
+        """The innermost `error_on_graph_break` region where the trace is decides, else `fullgraph`."""
+        return self.fullgraph if self.error_policy is None else self.error_policy
 
     def fingerprint(self) -> Any:
         return self.error_policy
@@ -111,6 +118,13 @@ class FunctionState(Mechanism):
     compiled_inside: dict[int, Any] = field(default_factory=dict)  # compiled functions made by the trace
     coded: dict[int, Any] = field(default_factory=dict)  # outside functions whose code is guarded
     closures: dict[int, Any] = field(default_factory=dict)  # -> (one of the process, the stand-ins of its cells)
+    members: dict[types.FunctionType, dict[str, Any]] = field(default_factory=dict)  # assigned to outside functions
+
+    def fingerprint(self) -> Any:
+        return key_ids(self.members)  # type: ignore[arg-type]
+
+    def has_changes(self) -> bool:
+        return bool(self.members)
 
 
 @dataclass(slots=True, eq=False)
@@ -141,7 +155,8 @@ class AutogradState(Mechanism):
 
     nodes: dict[int, Any] = field(default_factory=dict)  # the grad_fn of fake tensors
     hooks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (a handle, its hook; None: removed)
-    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> (it, its node)
+    watches: dict[int, Any] = field(default_factory=dict)  # id of a BackwardHook made inside -> what watches the fakes
+    in_hooks: bool = False  # whether hooks of modules are interpreted, in the middle of a backward pass
     leaves: list[Any] = field(default_factory=list)  # tensors of the graph that were made to require a gradient
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace

@@ -153,8 +153,29 @@ def note_warning(vm: VM, message: object, category: object, level: int = 1, sour
     if vm.warnings.recordings:
         if source is not None:
             raise Break("SB006", "a warning with a source, while warnings are recorded")
-        vm.warnings.recordings[-1].warned(vm, message, category, frame, outward)
-        return note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
+        if vm.warnings.recordings[-1].warned(vm, message, category, frame, outward):
+            return note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
+    note_shown(vm, kind(message, category, frame.filename, frame.line, outward))
+
+
+def note_compiler_warning(vm: VM, text: str, category: type, filename: str, line: int) -> bool:
+    """Keep a warning of the compiler, which points into a text; False: a filter makes an exception of it."""
+    if warnings_can_raise():
+        raise Break("SB013", "a warning while a filter turns warnings into errors")
+    vm.heap.guard_call(warnings_can_raise, False)
+    effect = PlainCall(warnings.warn_explicit, (text, category, filename, line), {})
+    if vm.warnings.recordings:
+        if vm.warnings.recordings[-1].compiler_warned(vm, text, category, filename, line) == "error":
+            return False
+        if vm.warnings.recordings[-1].log is not None:
+            note(vm, effect, False, warnings)
+            return True
+    note_shown(vm, effect)
+    return True
+
+
+def note_shown(vm: VM, effect: object) -> None:
+    """Keep a warning that is shown as the process shows warnings."""
     if list_of_warnings(vm) is not None:
         raise told_natively("SB015", "a warning that goes to a list which the program can read", warnings)
     scope = vm.heap.scopes.get(id(vars(warnings)))
@@ -162,7 +183,7 @@ def note_warning(vm: VM, message: object, category: object, level: int = 1, sour
         raise told_natively("SB015", "a warning after warnings.showwarning was assigned", warnings)
     readers = warning_readers()
     vm.heap.guard_call(are_warnings_read_by, True, *[Pinned(getattr(each, "__code__", each)) for each in readers])
-    note(vm, kind(message, category, frame.filename, frame.line, outward), readers, warnings)
+    note(vm, effect, readers, warnings)
 
 
 def warning_readers() -> tuple[object, ...]:

@@ -249,6 +249,7 @@ for owner in descriptor_types:
     if owner not in (types.FunctionType, types.MethodType):
         row.shell(owner, "__sizeof__ __reduce__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__")
     if owner is types.MethodType:
+        row.shell(owner, "__lt__ __le__ __gt__ __ge__")
         row.pure(owner, "__eq__ __ne__", calls_back=True, why="compares functions, then identities of receivers")
     row.special(owner, "*", why="binds or calls what it holds, which may be Python")
     row.attributes(owner, "*", row.NativeClass.SPECIAL, why=row.ATTRIBUTE_ACCESS)
@@ -269,6 +270,8 @@ def _suspended_frames() -> None:
         frames.append(row.type_of(step))
         step.close()  # type: ignore[attr-defined]
     for owner in frames:
+        if "__class_getitem__" in vars(owner):
+            row.pure(owner, "__class_getitem__", calls_back=True)
         row.special(owner, "*", why=INTERPRETED)
         row.attributes(owner, "*", row.NativeClass.SPECIAL, why=INTERPRETED)
 

@@ -36,6 +36,10 @@ from stator.native.rows_builtins import declare_iterator
 
 owner: type
 TIME_ZONE = "reads the time zone of the process"
+DECIMAL_METHODS = """exp ln log10 next_minus next_plus normalize to_integral to_integral_exact to_integral_value sqrt
+    compare compare_signal max max_mag min min_mag next_toward quantize remainder_near fma is_normal is_subnormal logb
+    logical_invert number_class to_eng_string compare_total compare_total_mag copy_sign same_quantum logical_and
+    logical_or logical_xor rotate scaleb shift"""
 GUARDED_CONTEXT = "the settings of the decimal context are guarded, its flags written back"
 DECIMAL_CONTEXT = "reads the decimal context, and leaves its flags there"
 DIGEST_MODULES = ("_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2")
@@ -192,11 +196,12 @@ row.attributes(calendar, "*", row.NativeClass.PURE_SHELL)
 # Decimals.
 decimal = _decimal.Decimal
 row.pure(decimal, "is_canonical is_finite is_infinite is_nan is_qnan is_snan is_signed is_zero adjusted "
-         "canonical conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __bool__ __hash__ "
+         "canonical conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __reduce__ __bool__ __hash__ "
          "__int__ __float__ __ceil__ __floor__ __trunc__ __complex__ __sizeof__ __repr__ __str__")
 for name in "add sub mul truediv floordiv mod divmod pow".split():
     row.pure(decimal, f"__{name}__ __r{name}__", why=GUARDED_CONTEXT)
 row.pure(decimal, f"{row.COMPARISONS} __neg__ __pos__ __abs__ __round__", why=GUARDED_CONTEXT)
+row.special(decimal, f"__new__ {DECIMAL_METHODS}", why=f"{GUARDED_CONTEXT}; a context of its own breaks")
 row.shell(decimal, "__copy__ __deepcopy__", fresh=None)
 row.attributes(decimal, "*", row.NativeClass.PURE_SHELL)
 row.impure(decimal, "*", why=DECIMAL_CONTEXT)

@@ -57,7 +57,7 @@ row.pure(types, "CapsuleType", calls_back=True)
 row.shell(sys, "intern is_finalizing getdefaultencoding getfilesystemencoding getfilesystemencodeerrors "
           "_is_gil_enabled _is_interned is_stack_trampoline_active")
 row.special(sys, "getrecursionlimit", why="a setting, guarded by its value; the trace runs under its own")
-row.shell(sys, "get_int_max_str_digits", depends=sys.get_int_max_str_digits, why="a setting, guarded by its value")
+row.special(sys, "get_int_max_str_digits set_int_max_str_digits", why="a setting, guarded by its value")
 for read in (sys.getswitchinterval, sys.gettrace, sys.getprofile):
     row.shell(sys, read.__name__, depends=read, why="a setting, guarded by its value")
 row.special(sys, "exc_info exception", why="the interpreter keeps the exception state")

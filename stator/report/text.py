@@ -85,6 +85,9 @@ _TEXTS: dict[type[events.Event], Callable[[Any], str]] = {
                                        f"iterations, {e.operations:,} graph nodes, at {e.filename}:{e.line}"),
     events.GraphBreak: break_text,
     events.Recompile: _recompile, events.GraphCut: _graph_cut,
+    events.ComputedAhead: lambda e: (f"guard of {short(e.name)}: computes in each call what decides the capture "
+                                     f"(fullgraph): {e.cause}"
+                                     + ("" if e.line is None else f"\n  at {e.filename}:{e.line}")),
     events.ProgramRaised: lambda e: (f"eager {short(e.name)}: the program raises {e.error}"
                                      + ("" if e.line is None else f"\n  at {e.filename}:{e.line}")),
     events.EagerFallback: lambda e: f"eager {'call: ' * e.name.startswith('a ')}{short(e.name)}: {e.why}",

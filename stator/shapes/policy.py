@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from stator.guards.guard import Guard, Kind
+from stator.guards.guard import Guard, Kind, is_constant
 from stator.guards.guard_semantics import Unreadable, evaluate, failing
 from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import same_contents, tensor_values, value_of_scalar
@@ -126,13 +126,15 @@ class Memory:
 
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
-        if guard.kind is Kind.EQUALS:
+        if guard.kind is Kind.EQUALS and is_constant(value):  # another tuple may hold objects with an `__eq__`
             self._compare_constants(guard.source, expected, value)
         elif guard.kind is Kind.LEN:
             self._compare_lengths(guard.source, expected, value)
         elif guard.kind is Kind.VALUES:
             if is_a(value, torch.Tensor) and tensor_values(value) != expected:
                 self.contents.setdefault(guard.source, set()).add(expected)
+        elif guard.kind is not Kind.TENSOR:
+            return
         elif type(value) in (int, float):  # a tensor before: numbers that come in its place will be others, too
             self.numbers.add(guard.source)
         elif type(value) is expected.type and value.dim() == len(expected.sizes):
@@ -161,7 +163,7 @@ class Memory:
                 self.unread.add(place)
 
     def _compare_lengths(self, source: Source, expected: int, value: Any) -> None:
-        if type(value) not in COLLECTIONS or len(value) == expected:
+        if type(value) not in COLLECTIONS or not hasattr(type(value), "__len__") or len(value) == expected:
             return
         seen = self.lengths.setdefault(source, set())
         seen.update((expected, len(value)))
@@ -210,11 +212,12 @@ class Policy:
             rank = tensor.dim()
             if rank == 0 or tensor.layout is not torch.strided:
                 return {}
+            in_order = tensor.is_contiguous()  # fakes know the layout of results only where they can sort strides
         marks = tensor.__dict__
         found: dict[int, str | Dim] = {}
         if self.dynamic is not False:
             every = self.dynamic and (type(tensor) is torch.Tensor or hasattr(type(tensor), "__tensor_flatten__"))
-            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks else ()
+            undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks and in_order else ()
             seen = (*self.memory.sizes.get(source, ()), *self.memory.foresees("sizes", source))
             found = {**dict.fromkeys((*(range(rank) if every else ()), *seen), "open"),
                      **dict.fromkeys(undecided, "unbacked"), **dict.fromkeys(marks.get(WEAK_MARK, ()), "open")}

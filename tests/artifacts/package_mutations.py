@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # noqa: F401  (the package needs it: loaded before the forks)
 
 import stator
 from stator import _core, events
@@ -264,6 +266,8 @@ def main(count: int = 1000, seed: int = 0, sides: str = "both", backend: str = "
     parts = 1 + count // 400  # packages with other numbers
     share = count // parts // (2 if sides == "both" else 1)
     with tempfile.TemporaryDirectory() as name, stator.config.patch(artifact_key_file=f"{name}/key"):
+        stator.compile(outcome)  # loads what each child needs, and no tracer
+        gc.freeze()  # a collection in a child would copy every page of its parent
         made = [saved(Path(name) / f"package{part}", seed + part, backend) for part in range(parts)]
         for with_tracer in (False, True) if sides == "both" else (False,):  # a tracer that is loaded stays
             if with_tracer:

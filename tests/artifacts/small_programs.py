@@ -1,7 +1,7 @@
 """Hostile changes between two processes, one small program each.   python -m tests.artifacts.small_programs [names]
 
-In: `small_program_list.py`: programs that read one kind of fact (a global, a closure, a custom operator, a setting), and
-changes of that fact by a statement or in the source.  Out: a line for each program whose loaded result or gradient
+In: `small_python_programs.py` and `small_torch_programs.py`: programs that read one kind of fact (a global, a closure, a
+custom operator, a setting), and changes of that fact by a statement or in the source.  Out: a line for each program whose loaded result or gradient
 differs from eager (a stale result), or that misses without a change of its own; and counts.
 
 Processes are forked from one that has imported torch and Stator.  A miss runs eagerly.
@@ -10,6 +10,7 @@ Processes are forked from one that has imported torch and Stator.  A miss runs e
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -24,8 +25,9 @@ import torch
 import stator
 from stator import events
 from stator.capture import first_call
+from tests.artifacts import small_python_programs, small_torch_programs
 from tests.artifacts.package_mutations import in_fork
-from tests.artifacts.small_program_list import PROGRAMS, Small
+from tests.artifacts.small_program import Small
 from tests.comparison import CLOSE, EXACT, Snapshotter, differences
 
 INPUT = torch.arange(6.0).reshape(2, 3) / 5 + 0.1
@@ -102,9 +104,11 @@ def tried(small: Small, folder: Path) -> tuple[int, int, list[str]]:
 
 
 def main(names: list[str]) -> int:
-    first_call.tracer()
+    stator.compile(torch.sin, backend="aot_eager")(INPUT)  # loads the tracer and AOTAutograd, which each child needs
+    stator.reset()
+    gc.freeze()  # a collection in a child would copy every page of its parent
     changes, hits, problems = 0, 0, list[str]()
-    for small in PROGRAMS:
+    for small in (*small_python_programs.PROGRAMS, *small_torch_programs.PROGRAMS):
         if not names or small.name in names:
             with tempfile.TemporaryDirectory() as folder:
                 some, hit, found = tried(small, Path(folder))

@@ -17,7 +17,7 @@ import stator
 from stator import events
 from stator.artifacts import entry_files, environment, signing, site_reader
 from tests.artifacts import set_order
-from tests.own_process import in_new_interpreters
+from tests.own_process import in_forked_interpreters, in_new_interpreters
 
 
 def test_a_hit_loads_no_tracer(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_hit_loads_no_tracer(tmp_path: Path) -> None:
 
 
 def test_changes_of_a_package_give_no_stale_result() -> None:
-    output, = in_new_interpreters(["-m", "tests.artifacts.package_mutations", "20", "0", "light"])
+    output, = in_forked_interpreters(["tests.artifacts.package_mutations", "20", "0", "light"])
     last = output.splitlines()[-1]
     assert last.endswith(" 0 problems") and "unrelated hit" in last and "source miss" in last
 
@@ -134,8 +134,8 @@ def test_a_compiled_graph_belongs_to_the_settings_of_its_compilation(tmp_path: P
 def test_entries_of_one_rank_serve_another_where_nothing_of_a_rank_was_read(tmp_path: Path) -> None:
     rows = []
     for what in ("save", "load"):
-        outputs = in_new_interpreters(*[["-m", "tests.artifacts.rank_restart", what, str(tmp_path), rank]
-                                        for rank in ("0", "1")])
+        outputs = in_forked_interpreters(*[["tests.artifacts.rank_restart", what, str(tmp_path), rank]
+                                           for rank in ("0", "1")])
         rows.append([json.loads(output.splitlines()[-1]) for output in outputs])
     assert rows[0][0]["stored"] == ["agnostic"]  # the others hold a process group
     assert rows[1] == [{"stored": [], "loaded": ["agnostic"], "wrong": []}] * 2
@@ -176,7 +176,7 @@ def test_a_replaced_function_of_c_is_no_hit(tmp_path: Path, monkeypatch: pytest.
 def test_small_programs_give_no_stale_result() -> None:
     names = ["math name", "other globals", "custom op shape", "custom op autograd", "composite op", "allow_in_graph aot",
              "op globals aot_eager", "fake", "aten override", "itemgetter", "attrgetter", "methodcaller", "typing"]
-    output, = in_new_interpreters(["-m", "tests.artifacts.small_programs", *names])
+    output, = in_forked_interpreters(["tests.artifacts.small_programs", *names])
     assert output.splitlines()[-1] == "28 changes, 2 hits, 0 problems", output
 
 

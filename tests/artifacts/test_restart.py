@@ -12,14 +12,14 @@ import torch
 import stator
 from stator import events
 from tests.artifacts.programs import COMPILED, PROGRAMS
-from tests.own_process import in_new_interpreters
+from tests.own_process import in_forked_interpreters
 
 MODULE = "tests.artifacts.restart"
 BACKENDS = ("aot_eager", "eager")  # in this order: sizes that change once are symbolic from then on
 
 
 def rows_of(*command: str) -> dict[tuple[str, str], dict[str, Any]]:
-    output, = in_new_interpreters(["-m", MODULE, *command])
+    output, = in_forked_interpreters([MODULE, *command])
     rows = [json.loads(line) for line in output.splitlines() if line.startswith('{"name"')]
     return {(row["name"], row["backend"]): row for row in rows}
 

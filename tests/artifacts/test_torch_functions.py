@@ -13,18 +13,18 @@ import torch
 import stator
 from stator.errors import OptionTypeError, OptionValueError, RecompileForbidden
 from tests.artifacts import torch_functions
-from tests.own_process import in_new_interpreters
+from tests.own_process import in_forked_interpreters
 
 MODULE = "tests.artifacts.torch_functions"
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    saved = json.loads(in_new_interpreters(["-m", MODULE, "save", str(tmp_path)])[0].splitlines()[-1])
+    saved = json.loads(in_forked_interpreters([MODULE, "save", str(tmp_path)])[0].splitlines()[-1])
     assert saved["calls of aot_compile"] == []  # the function was captured, not called
     assert saved["result"] == pytest.approx([math.sin(1) * 3 + 2] * 3)
     assert "stator" in saved["kinds"] and saved["in the bundle"] == 4
     assert (saved["method"], saved["bound"], saved["own method"]) == (1, 1, "the model's own: here")
-    found = json.loads(in_new_interpreters(["-m", MODULE, "load", str(tmp_path)])[0].splitlines()[-1])
+    found = json.loads(in_forked_interpreters([MODULE, "load", str(tmp_path)])[0].splitlines()[-1])
     assert found["ahead"] == saved["result"]
     assert found["refused"].startswith("RecompileForbidden: no capture of scaled fits this call: x")
     assert found["method"] is True and found["gradient"] == found["eager gradient"]

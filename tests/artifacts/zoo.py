@@ -15,10 +15,7 @@ import copy
 import json
 import os
 import random
-import sys
 import time
-import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ import torch
 import stator
 from stator import events
 from tests.comparison import CLOSE, EXACT, Snapshotter, differences, tensors_in
+from tests.zoo_rows import rows
 
 
 def called(model: Any, inputs: dict[str, Any], train: bool) -> Any:
@@ -78,30 +76,6 @@ def row_of(zoo: Any, name: str, options: argparse.Namespace) -> dict[str, Any]:
     return work(case, str(options.folder / name.replace(":", "_")), options.backend, options.train)
 
 
-def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    sys.path.insert(0, str(options.zoo))
-    import compat
-    compat.apply()
-    import zoo
-    for name in options.names.split(",") if options.names else (options.zoo / "dev.txt").read_text().split():
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-            try:
-                said = row_of(zoo, name, options)
-            except BaseException as error:
-                said = {"error": f"{type(error).__name__}: {error}"[:400], "at": traceback.format_exc()[-1500:]}
-            with os.fdopen(write, "w") as file:
-                json.dump(said, file, default=str)
-            os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as file:
-            text = file.read()
-        os.waitpid(child, 0)
-        yield {"name": name, **(json.loads(text) if text else {"error": "the process ended"})}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("save", "load"))
@@ -114,7 +88,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     stator.config.artifact_key_file = str(options.folder / "key")
     good = count = 0
-    for row in rows(options):
+    for row in rows(options.zoo, options.names, lambda zoo, name: row_of(zoo, name, options)):
         count += 1
         good += (row.get("entries", 0) > 0 and not row["left out"] if options.what == "save" else
                  row.get("loaded", 0) > 0 and not (row["differences"] or row["captures"] or row["compilations"]))

@@ -12,7 +12,7 @@ from stator.emit.residual import failing_calls
 from tests.enumeration.judge import BACKENDS, judge
 from tests.enumeration.overloads import Subject, subjects
 from tests.enumeration.samples import find_sample
-from tests.own_process import in_new_interpreters
+from tests.own_process import in_forked_interpreters
 
 # Subjects of every family, each under some of the observations, so that together they take all.
 SLICE: dict[str, tuple[str, ...]] = {
@@ -64,7 +64,7 @@ def test_a_subject_without_a_sample_has_a_reason(known: dict[str, Subject]) -> N
 
 def test_the_sum_is_printed(tmp_path: Path) -> None:
     """Through the command line: one subject that is compared, and one without a sample."""
-    [output] = in_new_interpreters(["-m", "tests.enumeration", "--jobs", "1", "--only", r"^aten::(zero_\.default \(method|append)",
+    [output] = in_forked_interpreters(["tests.enumeration", "--jobs", "1", "--only", r"^aten::(zero_\.default \(method|append)",
                                     "--backends", "eager", "--observations", "value", "--out", str(tmp_path / "out.jsonl")])
     said = output.splitlines()
     assert said[-1] == "6 pairs, 0 wrong"

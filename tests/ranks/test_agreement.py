@@ -17,7 +17,7 @@ import stator
 from stator import events
 from stator.capture.rank_agreement import Exchange, RankMissing, RanksAgreed, RanksDiffer, differing, facts_of
 from stator.errors import RankAgreementTimeout, RanksDisagree
-from tests.own_process import in_new_interpreters
+from tests.own_process import in_forked_interpreters
 
 MODULE = "tests.ranks.test_agreement"
 
@@ -149,7 +149,7 @@ def on_a_rank(rank: int, folder: str) -> dict[str, Any]:
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    outputs = in_new_interpreters(*(["-m", MODULE, str(rank), str(tmp_path)] for rank in range(2)))
+    outputs = in_forked_interpreters(*([MODULE, str(rank), str(tmp_path)] for rank in range(2)))
     first, second = (json.loads(output.splitlines()[-1]) for output in outputs)
     for rank in (first, second):
         assert rank["agreed"] == [["x", "n"]]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from stator.ranks.branches import branch_between
 from stator.ranks.divergence import Snapshot, compare, explained_by_messages
 from stator.ranks.launches import Call, Facts, Launch, collectives_of
 from stator.ranks.stalls import Stall
-from tests.own_process import ROOT, in_new_interpreters
+from tests.own_process import forked_interpreters, in_forked_interpreters
 
 SUM = Call("all_reduce", "0", "sum", "float32[4]", "train.py", 3)
 SENT = Call("broadcast", "0", "", "float32[4]", "train.py", 5, "root 0")
@@ -141,7 +139,7 @@ def test_the_branch_between_two_lines(tmp_path: Path, mine: tuple[int, ...], the
 
 def test_scenarios_on_two_processes() -> None:
     """A part of `python -m tests.ranks.divergence_table`; how long reports take depends on the machine."""
-    [output] = in_new_interpreters(["-m", "tests.ranks.divergence_table", "--quick", "--json"])
+    [output] = in_forked_interpreters(["tests.ranks.divergence_table", "--quick", "--json"])
     rows = json.loads(output.splitlines()[-1])
     assert len(rows) == 6 and not [(name, row["texts"]) for name, row in rows.items() if not row["right"]]
 
@@ -191,8 +189,7 @@ step(torch.ones(4))
 def test_symmetry_of_a_fake_world(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    verdict = subprocess.run([sys.executable, "-m", "stator", "symmetry", "--ranks", "3", "--json", str(script)], cwd=ROOT,
-                             capture_output=True, text=True, timeout=200)
+    verdict, = forked_interpreters(["stator", "symmetry", "--ranks", "3", "--json", str(script)])
     assert verdict.returncode == 1 and "ranks 0 and 2 of 3 diverge at their collective 0" in verdict.stderr
     assert f"all_reduce(float32[4], sum) at {script}:13" in verdict.stderr
     assert f"broadcast(float32[4], root 0) at {script}:11" in verdict.stderr
@@ -204,6 +201,5 @@ def test_symmetry_of_a_fake_world(tmp_path: Path) -> None:
 def test_a_rank_that_fails_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("raise ValueError('no')")
-    verdict = subprocess.run([sys.executable, "-m", "stator", "symmetry", "--ranks", "2", str(script)], cwd=ROOT,
-                             capture_output=True, text=True, timeout=200)
+    verdict, = forked_interpreters(["stator", "symmetry", "--ranks", "2", str(script)])
     assert verdict.returncode == 3 and "rank 0 of 2 failed" in verdict.stderr

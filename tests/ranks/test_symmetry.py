@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.own_process import forked_interpreters
+
 STEP = """
 import torch.distributed as dist
 
@@ -45,7 +44,6 @@ def test_fake_ranks(name: str, tmp_path: Path) -> None:
     text, status, words, begun = SCRIPTS[name]
     script = tmp_path / "script.py"
     script.write_text(text)
-    verdict = subprocess.run([sys.executable, "-m", "stator", "symmetry", "--ranks", "4", str(script)], cwd=ROOT,
-                             capture_output=True, text=True, timeout=100)
+    verdict, = forked_interpreters(["stator", "symmetry", "--ranks", "4", str(script)], seconds=100)
     assert verdict.returncode == status and words in verdict.stderr, verdict.stderr
     assert begun is None or verdict.stdout.count("begun") == begun

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,8 +201,8 @@ def test_reset_ends_the_worker(started: Any) -> None:
 
 
 WORKS_LONG = """
-import time, stator.backends.background.worker as worker
-worker.compile_graph = lambda *args: time.sleep(300)
+import os, time, stator.backends.background.worker as worker
+worker.compile_graph = lambda *args: (open(os.environ["STATOR_TEST_WORKS"], "w").close(), time.sleep(300))
 worker.work()
 """
 
@@ -219,16 +220,18 @@ def f(x):
 for _ in range(3):
     f(torch.ones(3))
 [job] = jobs._jobs.values()
-time.sleep(8)  # the worker works by now
+while job.process.poll() is None and not os.path.exists(os.environ["STATOR_TEST_WORKS"]):
+    time.sleep(0.05)
 print(job.process.pid, job.process.poll(), flush=True)
 """
 
 
 @pytest.mark.parametrize(("end", "status"), [("os.kill(os.getpid(), signal.SIGKILL)", -9), ("", 0),
                                              ("os.killpg(0, signal.SIGINT); time.sleep(9)", -2)])
-def test_a_worker_ends_with_its_parent(end: str, status: int) -> None:
+def test_a_worker_ends_with_its_parent(end: str, status: int, tmp_path: Path) -> None:
     parent = subprocess.run([sys.executable, "-c", PARENT + end], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                            text=True, start_new_session=True, timeout=300)
+                            env={**os.environ, "STATOR_TEST_WORKS": str(tmp_path / "works")}, text=True,
+                            start_new_session=True, timeout=300)
     pid, running = parent.stdout.split()
     assert parent.returncode == status and running == "None"
     assert has_ended(int(pid))

@@ -12,6 +12,8 @@ from torch import nn
 import stator
 from stator import events
 from tests.comparison.call_outcome import seed_streams
+from tests.torch_api.side_by_side import World, compare
+from tests.training.step_programs import values
 
 BACKENDS = ("eager", "aot_eager")
 Network = Callable[[], nn.Module]
@@ -151,3 +153,19 @@ def test_without_a_backward_pass_a_branch_breaks_as_before() -> None:
 def test_a_branch_over_symbolic_sizes() -> None:
     usual = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     require_equal(FiniteCheck, "eager", [usual[:3], usual[:4], usual[:5], usual])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_on_leaves_behind_a_branch_run_once(backend: str) -> None:
+    def make() -> World:
+        inner, seen = nn.Linear(4, 4), []
+        inner.weight.register_hook(lambda grad: seen.append(grad.sum()) or grad * 0.7)
+
+        def step(x: Any) -> None:
+            for part in x.chunk(2):
+                y = inner(part)
+                if y.sum() > 0:
+                    y = inner(y)
+                y.pow(2).mean().backward()
+        return World(step, lambda i: (values(4, 4, seed=i),), lambda: (inner.weight.grad, inner.bias.grad, list(seen)))
+    assert compare(make, 3, backend, 0.0 if backend == "eager" else 1e-5).causes == []

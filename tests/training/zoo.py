@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
-import sys
 import time
-import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ import stator
 from stator import events
 from tests.comparison import CLOSE, EXACT, Snapshotter, differences, tensors_in
 from tests.comparison.call_outcome import seed_streams
+from tests.zoo_rows import rows
 
 
 def trained(zoo: Any, name: str, backend: str | None, steps: int) -> Any:
@@ -79,30 +76,6 @@ def row_of(zoo: Any, name: str, options: argparse.Namespace) -> dict[str, Any]:
             "seconds": round(time.process_time() - started, 1)}
 
 
-def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    sys.path.insert(0, str(options.zoo))
-    import compat
-    compat.apply()
-    import zoo
-    for name in options.names.split(",") if options.names else (options.zoo / "dev.txt").read_text().split():
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-            try:
-                row = row_of(zoo, name, options)
-            except BaseException as error:
-                row = {"error": f"{type(error).__name__}: {error}"[:400], "at": traceback.format_exc()[-1500:]}
-            with os.fdopen(write, "w") as file:
-                json.dump(row, file, default=str)
-            os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as file:
-            text = file.read()
-        os.waitpid(child, 0)
-        yield {"name": name, **(json.loads(text) if text else {"error": "the process ended"})}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zoo", type=Path, required=True)
@@ -112,7 +85,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600, help="for one model")
     options = parser.parse_args()
     whole = equal = count = 0
-    for row in rows(options):
+    for row in rows(options.zoo, options.names, lambda zoo, name: row_of(zoo, name, options)):
         count += 1
         whole += row.get("breaks") == [] and row["graphs"] > 0
         equal += row.get("verdict") in ("equal", "close")

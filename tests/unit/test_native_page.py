@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.own_process import in_new_interpreters
+from tests.own_process import in_forked_interpreters
 from tools import native_page as render
 
 
 def test_page_is_up_to_date():
     """In a process of its own: other tests add rows, for copies of modules."""
-    in_new_interpreters(["-m", "tools.native_page", "--check"])
+    in_forked_interpreters(["tools.native_page", "--check"])
 
 
 def test_check_finds_an_outdated_page(tmp_path, monkeypatch, capsys):

@@ -25,8 +25,9 @@ from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
-from stator.graph.analysis.autograd_boundaries import GRADIENTS, has_boundaries
+from stator.graph.analysis.autograd_boundaries import has_boundaries
 from stator.graph.analysis.mutation import WRITTEN_AROUND
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.fx.graph_modules import NAMED_REGION
 from stator.graph.state.torch_state import SETTING_OF_SETTER
 from stator.settings.options import Settings

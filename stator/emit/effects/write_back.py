@@ -33,7 +33,8 @@ from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slo
 from stator.heap.shared_state import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
-from stator.interp.mechanisms import ClassState, ContextState, ModeState, RandomState
+from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
+from stator.interp.objects.function_attributes import guard_distinct
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.process.made_files import refuse_open_files
@@ -42,6 +43,8 @@ from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
+
+_REPEATED = 8  # operations of a set that cost less than a guard on the layout of its table
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -100,6 +103,13 @@ def _write_classes(build: Rebuilder, classes: ClassState, statements: list[str])
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
 
 
+def _write_functions(build: Rebuilder, functions: FunctionState, statements: list[str]) -> None:
+    guard_distinct(build.heap, functions.members)
+    for fn, members in functions.members.items():
+        holder = build.outside(build.heap.source_of(fn))
+        statements.extend(f"{holder}.{name} = {build.value(value)}" for name, value in members.items())
+
+
 def _write_streams(build: Rebuilder, streams: RandomState, statements: list[str]) -> None:
     for stream, known in streams.seeded.values():
         state = build.writer.constant(state_of(known), "stream_state")
@@ -113,7 +123,8 @@ def _write_decimal_flags(build: Rebuilder, contexts: ContextState, statements: l
 
 
 _WRITERS: dict[type, Callable[[Rebuilder, Any, list[str]], None]] = {
-    Heap: _write_heap, ClassState: _write_classes, RandomState: _write_streams, ContextState: _write_decimal_flags,
+    Heap: _write_heap, ClassState: _write_classes, FunctionState: _write_functions,
+    RandomState: _write_streams, ContextState: _write_decimal_flags,
     ModeState: write_mode_stack,
 }
 
@@ -155,7 +166,10 @@ def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     if number in tensors.grads:
         out.append(f"{build.outside(tracker.source)}.grad = {build.value(tensors.grads[number][1])}")
     if number in tensors.data:
-        out.append(f"{build.outside(tracker.source)}.data = {build.value(tensors.data[number].value)}")
+        note, place = tensors.data[number], build.outside(tracker.source)
+        out.append(f"{place}.data = {build.value(note.value)}")
+        count = build.writer.constant(torch.autograd.graph.increment_version, "count_write")
+        out += [f"{count}({place})"] * note.later_writes()
     for name, value in tensors.attributes.get(number, {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
                 or not is_current(tracker.initial_dict[name], value):
@@ -242,7 +256,7 @@ def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> Non
     if not table.is_changed(tracker.standin):
         return
     name = tracker.source
-    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin)):
+    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin) + _REPEATED):
         for method, *given in table.steps:
             item = "".join(f", {build.value(each)}" for each in given)
             out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")

@@ -35,8 +35,9 @@ from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
-from stator.host.value_kinds import is_a, module_of
-from stator.interp.objects.descriptors import TensorSuper
+from stator.host.suspended_patches import names_of_class
+from stator.host.value_kinds import is_a, module_of, mro_of
+from stator.interp.objects.descriptors import TensorSuper, namespace_of_module
 from stator.interp.objects.weak_access import PROXIES, proxied
 from stator.native.table import receiver_split
 
@@ -109,7 +110,7 @@ IMMUTABLE: frozenset[type] = frozenset({
 
 
 def rebuild_holder(build: Rebuilder, value: object, cls: type) -> str | None:
-    maker = _MAKERS.get(cls)
+    maker = _MAKERS.get(cls if not is_a(value, types.ModuleType) else types.ModuleType)
     if maker is not None:
         return maker(build, value)
     if id(value) in build.vm.functions.type_parameters:
@@ -231,11 +232,20 @@ def _lock(build: Rebuilder, value: object) -> str:
 def _module(build: Rebuilder, value: types.ModuleType) -> str:
     if id(value) not in build.vm.fresh:
         return build.writer.constant(value)
-    name = build.variable(value, "module", f"{build.writer.constant(types.ModuleType, 'ModuleType')}('')")
-    parts = [f"{build.value(key)}: {build.value(item)}" for key, item in value.__dict__.items()]
-    build.writer.line(f"{name}.__dict__.clear()")
-    build.writer.line(f"{name}.__dict__.update({{{', '.join(parts)}}})")
+    if any(names_of_class(base).get("__slots__") for base in mro_of(type(value))):
+        raise Break("SB007", f"a module of the class {type(value).__name__}, which has slots")
+    name = build.variable(value, "module", f"{build.writer.constant(_new_module)}({build.value(type(value))})")
+    parts = [f"{build.value(key)}: {build.value(item)}" for key, item in namespace_of_module(value).items()]
+    build.writer.line(f"{build.writer.constant(namespace_of_module)}({name}).update({{{', '.join(parts)}}})")
     return name
+
+
+def _new_module(cls: type[types.ModuleType]) -> types.ModuleType:
+    """A module without names, whatever its class does."""
+    module = types.ModuleType.__new__(cls)
+    types.ModuleType.__init__(module, "")
+    namespace_of_module(module).clear()
+    return module
 
 
 def _context(build: Rebuilder, value: object) -> str:

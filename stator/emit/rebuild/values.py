@@ -55,6 +55,7 @@ from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
 from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
+from stator.library.torch.autograd_hooks import removed_handle
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
 from stator.source import Drawn, Source
@@ -161,7 +162,7 @@ class Rebuilder:
             return write_text(self, value)
         if type(value) in GRAPH_SCALARS and id(value) not in self.heap.by_standin:
             return self.variable(value, "scalar", f"{self.numpy_of(value.tensor)}[()]")
-        if type(value) in UNREAD:
+        if type(value) in UNREAD or id(value) in self.heap.by_standin:
             return self.outside(self.heap.by_standin[id(value)].source)
         number = self.recorder.symbols.numbers.get(value.node.expr)
         if number is not None:
@@ -215,9 +216,15 @@ class Rebuilder:
         if cls is torch.Generator and id(value) in self.recorder.nodes:
             return self.tensor(value)
         if id(value) in self.vm.autograd.hooks:
-            raise Break("SB016", "the handle of a hook on a tensor of the graph")
+            hook = self.vm.autograd.hooks[id(value)][1]
+            if hook is None:
+                return self.variable(value, "hook", f"{self.writer.constant(removed_handle)}()")
+            if not self.recorder.backend.in_order or hook.node is None:
+                raise Break("SB016", "the handle of a hook on a tensor of the graph")
+            self.outputs.append(hook.node)
+            return f"out[{len(self.outputs) - 1}]"
         if id(value) in self.vm.autograd.watches:
-            self.outputs.append(self.vm.autograd.watches[id(value)][1])
+            self.outputs.append(self.vm.autograd.watches[id(value)].node)
             return f"out[{len(self.outputs) - 1}]"
         if id(value) in self.vm.random.known:
             if cls is random.Random and list(vars(value)) != ["gauss_next"]:
@@ -372,6 +379,11 @@ class Rebuilder:
         given = self.value(cls)
         if id(value) not in self.memo and shell.shape is ShadowKind.TUPLE:
             given += f", [{', '.join(self.value(item) for item in tuple.__iter__(value))}]"
+        elif shell.base is frozenset:
+            if _core.set_layout(frozenset(items := list(raw_members(value)))) != _core.set_layout(value) \
+                    or not all(type(item) in CONSTANT_TYPES for item in items):
+                raise Break("SB007", f"a {cls.__qualname__} whose order its members do not decide")
+            given += f", {self.value(items)}"
         if id(value) in self.memo:  # a class attribute, or an item, refers to its instance
             return self.memo[id(value)]
         if shell.shape is ShadowKind.VALUE:
@@ -380,7 +392,7 @@ class Rebuilder:
         if shell.shape is ShadowKind.LIST:
             parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
             self.writer.line(f"{base}.extend({name}, [{parts}])")
-        elif shell.shape is ShadowKind.SET:
+        elif shell.base is set:
             parts = ", ".join(self.value(item) for item in set.__iter__(value))
             self.writer.line(self.members(value, cls, name, parts))
         elif shell.shape is ShadowKind.DICT:

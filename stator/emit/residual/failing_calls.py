@@ -20,11 +20,17 @@ from stator.breaks import Break, Strategy
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import forgive, run_as_it_is
 from stator.emit.residual.graph_inputs import handed_over
-from stator.emit.residual.kept_inputs import copies_for_redo, small_enough, writes_at_risk
+from stator.emit.residual.kept_inputs import (
+    copies_for_redo,
+    small_enough,
+    writes_at_risk,
+    writes_before_a_check,
+)
 from stator.errors import BackendError
 from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.analysis.mutation import is_repeatable, writes
 from stator.graph.analysis.shared_memory import sharing_memory
+from stator.graph.analysis.step_functions import NotFinite, require_finite
 from stator.graph.fx.graph_modules import FILENAME, STANDING, locate_errors, stands
 from stator.graph.record.recorder import Recorder
 from stator.host.held_signals import raised_by_a_handler
@@ -44,7 +50,10 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     inside = [f"    {line}" for line in call]
     shared = sharing_memory(inputs) if vm.recorder.log.in_place else frozenset()
     caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)
+    checks = any(node.target is require_finite for node in graph.nodes)
     if not all(map(is_repeatable, graph.nodes)):
+        if checks:
+            raise unchecked_step()
         if caught:
             raise Break("SB002", "an error that the program handles, after calls that must not run twice",
                         turn_off=Strategy.HANDLED_ERRORS)
@@ -68,8 +77,13 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]
     at_risk = written if caught or not counted else writes_at_risk(vm.recorder, graph, written, shared)
-    kept = fails and bool(at_risk) and small_enough([each.tensor for each in at_risk],
-                                                    [i.tensor for i in inputs if i.tensor is not None])
+    given = [each.tensor for each in inputs if each.tensor is not None]
+    kept = fails and bool(at_risk) and small_enough([each.tensor for each in at_risk], given)
+    if checks and not kept:
+        at_risk = writes_before_a_check(graph, written)
+        kept = bool(at_risk)
+        if not counted or not small_enough([each.tensor for each in at_risk], given):
+            raise unchecked_step()
     restorable = kept or counted and vm.recorder.backend.in_order and fails_before_writes(graph)
     if caught and (not restorable or any(each.fake.requires_grad and not each.fake.is_leaf for each in written)):
         raise Break("SB002", "an error that the program handles, after writes that cannot be taken back",
@@ -83,6 +97,11 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
         redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
         return call_or_raise(build, module, inside, undo, [*head, f"versions = {versions}"], redo)
     return call_or_raise(build, module, inside, undo, head)
+
+
+def unchecked_step() -> Break:
+    return Break("SB002", "the check of a GradScaler, behind what cannot be taken back",
+                 turn_off=Strategy.UNSPOKEN_ASSERTIONS)
 
 
 def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], undo: list[str],
@@ -136,6 +155,9 @@ def graph_failed(error: Exception) -> Any:
     """Run the call uncompiled: its inputs are restored.  An error of a signal handler is no failure of the graph."""
     if isinstance(error, BackendError) or raised_by_a_handler(error):
         raise error
+    if isinstance(error, NotFinite):
+        events.emit(events.EagerFallback("a compiled graph", "a GradScaler skips the step of an optimizer"))
+        return run_as_it_is()
     what = f"{type(error).__name__}: {error}"
     checked = "stator assertion " in what or "Runtime assertion failed " in what
     why = "a check of the program on values of tensors fails" if checked else f"it raised {what}"

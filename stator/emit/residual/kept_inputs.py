@@ -17,6 +17,7 @@ from torch import fx
 from stator.emit.source_writer import Writer
 from stator.graph.analysis.may_fail import Memory, memory_written_by, node_may_fail, stem_of
 from stator.graph.analysis.mutation import changes_views
+from stator.graph.analysis.step_functions import require_finite
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.record.recorder import Recorder
 
@@ -39,6 +40,14 @@ def writes_at_risk(recorder: Recorder, graph: fx.Graph, written: list[Any], shar
     for place, node in enumerate(graph.nodes):
         if node.op in _CALLS and node_may_fail(node, memory):
             last = place + 1
+    known = {node.name for node in memory_written_by(graph.nodes)}
+    early = {node.name for node in memory_written_by(islice(graph.nodes, last))}
+    return [each for each in written if each.node.name in early or each.node.name not in known]
+
+
+def writes_before_a_check(graph: fx.Graph, written: list[Any]) -> list[Any]:
+    """The inputs written before the last check of a GradScaler, at which every compiler's graph is cut."""
+    last = max(place for place, node in enumerate(graph.nodes) if node.target is require_finite)
     known = {node.name for node in memory_written_by(graph.nodes)}
     early = {node.name for node in memory_written_by(islice(graph.nodes, last))}
     return [each for each in written if each.node.name in early or each.node.name not in known]

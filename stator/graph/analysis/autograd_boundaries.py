@@ -74,21 +74,6 @@ def retain_gradient(tensor: torch.Tensor) -> None:
     tensor.retain_grad()
 
 
-def gradients_without_hooks(outputs: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """torch.autograd.grad of leaves whose hooks the graph has as nodes of its own."""
-    held = [(each._backward_hooks, dict(each._backward_hooks)) for each in inputs if each._backward_hooks]
-    try:
-        for hooks, _ in held:
-            hooks.clear()
-        return torch.autograd.grad(outputs, inputs, *args, **kwargs)
-    finally:
-        for hooks, functions in held:
-            hooks.update(functions)
-
-
-GRADIENTS = (torch.autograd.grad, gradients_without_hooks)
-
-
 class WatchModule:
     """The target of a node: what watches the gradients of one call of a module, for its full backward hooks."""
 

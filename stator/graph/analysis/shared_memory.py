@@ -81,6 +81,7 @@ def refuses_writes(tensor: torch.Tensor) -> bool:
 
 
 def is_view(tensor: torch.Tensor) -> bool:
+    """Whether autograd takes a tensor for a view of another one."""
     with torch._C.DisableTorchFunction():
         return _base(tensor) is not None
 

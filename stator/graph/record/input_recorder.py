@@ -106,8 +106,10 @@ class InputRecorder:
                 with torch.inference_mode(tensor.is_inference()):
                     fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)
                     if fake is None:
-                        fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) if dims or strides \
-                            else self.fake_mode.from_tensor(tensor, static_shapes=True)
+                        # A fake refuses a gradient of another dtype, which `w.data = w.data.double()` leaves behind.
+                        alone = tensor.is_leaf and tensor.grad is not None and tensor.grad.dtype is not tensor.dtype
+                        fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) \
+                            if dims or strides or alone else self.fake_mode.from_tensor(tensor, static_shapes=True)
             except (NotImplementedError, AssertionError, fake_tensor.UnsupportedOperatorException,
                     fake_tensor.UnsupportedFakeTensorException) as error:
                 raise Break("SB017", str(error)) from error
@@ -217,4 +219,6 @@ def special_kind(tensor: torch.Tensor) -> str | None:
         return "quantised"
     if tensor.is_nested:
         return "nested"
+    if torch._C._functorch.is_legacy_batchedtensor(tensor):  # of vmap as autograd.grad(is_grads_batched=True) has it
+        return "batched"
     return "functionalised" if torch._is_functional_tensor(tensor) else None

@@ -34,6 +34,7 @@ from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
 from stator.graph.values import known_values
+from stator.graph.values.branch_guards import ahead_of_scalar
 from stator.graph.values.graph_numbers import InputItems
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
@@ -240,6 +241,8 @@ class Recorder(InputRecorder):
             if truth is not None:
                 return args, kwargs, truth
             known = self.known.of_scalar(args[0])
+            if known is UNKNOWN:
+                known = ahead_of_scalar(self.known, args[0])
             if known is not UNKNOWN:
                 return args, kwargs, bool(known)
         if name in ("getitem", "setitem"):

@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core  # which defines the operators
 from stator.graph.services import Recorder
-from stator.graph.values.known_values import KnownValues, NotKnown, is_small
+from stator.graph.values.branch_guards import NotKnown
+from stator.graph.values.known_values import KnownValues, is_small
 from stator.shapes.symbolic_values import is_unbacked
 from stator.source import CALL_TEXTS, CallOf, Pinned
 

@@ -17,14 +17,23 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _hook
 from stator.graph.analysis.mutation import is_repeatable, reached, writes, written_by
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
-from stator.graph.values.branch_guards import GuardedBranches, contents_of, may_decide
+from stator.graph.values.branch_guards import (
+    AHEAD_LIMIT,
+    GuardedBranches,
+    NotKnown,
+    Watch,
+    behind_number,
+    computes,
+    contents_of,
+    may_decide,
+    number_in,
+)
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
 
@@ -88,28 +97,6 @@ def is_drawn(node: fx.Node) -> bool:
         and all(user.target in _READING for user in node.users)
 
 
-class NotKnown(Exception):
-    """The slice cannot be run while tracing."""
-
-
-class _Watch(TorchDispatchMode):
-    """Refuses randomness and too much work."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made = 0
-
-    def __torch_dispatch__(self, func: Any, types: object, args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            raise NotKnown
-        result = func(*args, **(kwargs or {}))
-        self.made += sum(leaf.numel() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
-        if self.made > WORK_LIMIT:
-            raise NotKnown
-        return result
-
-
 class KnownValues:
     """Known values of one recorder's graph."""
 
@@ -118,8 +105,9 @@ class KnownValues:
         self.may_guard: Callable[[Any], bool] = lambda graph_input: False
         self.guard: Callable[[Any], None] = lambda graph_input: None
         self.branches = GuardedBranches()
+        self.ahead = False  # whether a guard may compute whatever decides the capture
         self._memo: dict[fx.Node, Any] = {}
-        self._unknown: set[fx.Node] = set()
+        self.unknown: set[fx.Node] = set()
         self.given: dict[fx.Node, torch.Tensor] = {}  # values that a rule knows without a run (packed sequences)
         self.asked = 0  # how often
         self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
@@ -158,26 +146,10 @@ class KnownValues:
             return decided
         free = value.node.expr.free_symbols
         if not all(symbol in symbols.definitions and self._settle_symbol(symbol) for symbol in free):
-            return self._branch(value) if type(value) is torch.SymBool else UNKNOWN
+            wanted = type(value) is torch.SymBool or self.ahead and type(value) is torch.SymInt
+            return behind_number(self, value) if wanted else UNKNOWN
         node = symbols.node_of(value)
         return node if type(node) is not fx.Node else self._value(node)
-
-    def _branch(self, value: torch.SymBool) -> Any:
-        """The truth of a condition, under a guard that computes it again."""
-        symbols = self.recorder.symbols
-        if not all(symbol in symbols.definitions for symbol in value.node.expr.free_symbols):
-            return UNKNOWN
-        node = symbols.node_of(value)
-        if type(node) is not fx.Node:
-            return node
-        unknown, self._unknown = self._unknown, set()
-        try:
-            with unset_fake_temporarily(), torch._C.DisableTorchFunction():
-                return bool(self._run(node, branch=True))
-        except NotKnown:
-            return UNKNOWN
-        finally:
-            self._unknown = unknown
 
     def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of an operation, with constants for the data-dependent numbers that guards can promise."""
@@ -207,7 +179,8 @@ class KnownValues:
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             number = self._size_again(node, path) if found is UNKNOWN else pytree.key_get(found, path)
         if number is UNKNOWN:
-            return False
+            return self.ahead and bool(symbol.is_integer) and \
+                behind_number(self, environment.create_symintnode(symbol, hint=None)) is not UNKNOWN
         if type(number) in (int, bool):
             environment.size_like.discard(symbol)  # a size of 0 or 1 is as good as any, once it is known
             environment._set_replacement(symbol, sympy.Integer(int(number)), "a guard on values")
@@ -234,19 +207,20 @@ class KnownValues:
         if fresh:
             fresh.clear()
             return UNKNOWN
-        return number
+        return UNKNOWN if has_unbacked(number) else number  # nonzero() of a fake remembers its size
 
     def _value(self, node: fx.Node) -> Any:
-        if node in self._unknown:
+        if node in self.unknown:
             return UNKNOWN
         try:
             with unset_fake_temporarily(), torch._C.DisableTorchFunction():
-                return self._run(node)
+                return self.run(node)
         except NotKnown:
-            self._unknown.add(node)
+            self.unknown.add(node)
             return UNKNOWN
 
-    def _run(self, root: fx.Node, branch: bool = False) -> Any:
+    def run(self, root: fx.Node, branch: bool = False) -> Any:
+        """The value of a node, computed now; `branch`: under a guard that computes it again."""
         recorder = self.recorder
         changed = {setting.setter for setting, _, _ in recorder.torch_state.before.values()}
         if recorder.scope.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
@@ -254,14 +228,14 @@ class KnownValues:
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not may_decide(each) if branch else \
+            if not (may_decide(each) or self.ahead and computes(each)) if branch else \
                     not (is_small(each.tensor) or is_setting(each)) or not self.may_guard(each):
                 raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: contents_of(each) for each in inputs if each.node not in known}
         token = _hook.pause()
         try:
-            with torch.no_grad(), _Watch():
+            with torch.no_grad(), Watch(AHEAD_LIMIT if branch and self.ahead else WORK_LIMIT):
                 for node in recorder.graph.nodes:
                     if node in needed and node not in known:
                         made = self.given.get(node)
@@ -275,7 +249,7 @@ class KnownValues:
             _hook.resume(token)
         self.read.update([each.node for each in inputs])
         if branch:
-            self.branches.add(root, needed, inputs, bool(known[root]))
+            self.branches.add(root, needed, inputs, number_in(known[root]), writes)
         for each in inputs if not branch else ():
             self.guard(each)
         return known[root]
@@ -302,7 +276,7 @@ class KnownValues:
         while waiting:
             node = waiting.pop()
             if node not in needed:
-                if len(needed) > NODE_LIMIT or node in self._unknown:
+                if len(needed) > NODE_LIMIT or node in self.unknown:
                     raise NotKnown
                 needed.add(node)
                 waiting += () if node in self.given else node.all_input_nodes

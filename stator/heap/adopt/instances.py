@@ -46,6 +46,8 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
         plain = plain_value(value)
         standin = shell.make(cls, plain)
         heap.guard_call(plain_value, plain, source)
+    elif shell.base is frozenset:
+        standin, *known = adopt_members(heap, value, source, cls)
     else:
         standin = shell.make(cls)
     tracker = heap.register(VariableTracker(standin, value, source, shell.shape, boxes))
@@ -60,7 +62,7 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
             standin.default_factory = heap.default_factory(value, source)
         heap.fill_dict(tracker, value, standin, source)
     elif shell.shape is ShadowKind.SET:
-        heap.know_set(tracker, *adopt_members(heap, value, source, standin)[1:])
+        heap.know_set(tracker, *(known if shell.base is frozenset else adopt_members(heap, value, source, standin)[1:]))
     fill_attributes(heap, tracker)
     return standin
 

@@ -57,7 +57,9 @@ def adopt_members(heap: Heap, value: object, source: Source, target: object) -> 
         heap.guard(source, Kind.LEN, len(members))
         members = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(members)]
     layout = _core.set_layout(value)
-    standin = heap.services.run_native(_core.fill_set, (target, layout, members))
+    fill, given = (frozenset.__new__, (target, members)) if is_a(target, type) and target not in (set, frozenset) else \
+        (_core.fill_set, (target, layout, members))
+    standin = heap.services.run_native(fill, given)
     return standin, members, SetTable(layout, _core.set_layout(standin) == layout, len(members))
 
 

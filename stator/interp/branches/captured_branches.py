@@ -138,7 +138,8 @@ def meet(vm: VM, frame: Frame, join: int, value: object, taken: Way, other: Way)
 
 def truth_as_symbol(vm: VM, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
-    if not vm.policy.capture_control_flow or not vm.recorder.scope.data_dependent or id(value) in vm.recorder.classes \
+    if not captures_branch(vm, value) or vm.policy.capture_control_flow is None and not vm.policy.breaks_are_errors \
+            or not vm.recorder.scope.data_dependent or id(value) in vm.recorder.classes \
             or "__bool__" in vm.modes.patched or value.device.type != "cpu" or type(value.numel()) is not int \
             or value.numel() != 1:
         return None

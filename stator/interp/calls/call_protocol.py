@@ -25,7 +25,7 @@ from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.value_kinds import is_a, mro_of, name_in_errors
 from stator.interp.arrays.native_numpy import prepared, with_numbers
-from stator.interp.calls import allowed_calls, function_modes, torch_arguments
+from stator.interp.calls import allowed_calls, composite_kernels, function_modes, torch_arguments
 from stator.interp.calls.instantiation import call_class
 from stator.interp.calls.native_calls import function_defaults, keyword_default
 from stator.interp.calls.torch_arguments import ATTENTION, guard_kernels, plain_arguments
@@ -81,6 +81,8 @@ def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont:
         prefix = [vm.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
         return vm.call(fn.fn, (*prefix, *args), kwargs, cont)
     if torch_leaf(fn):
+        if cls in composite_kernels.OPERATORS and composite_kernels.call_composite(vm, fn, args, kwargs, cont):
+            return None
         return vm.give(vm.torch_call(fn, args, kwargs, asked=True), cont)
     if torch._ops.HigherOrderOperator in mro_of(cls):  # its own code looks at dispatch keys, which fakes do not have
         raise Break("SB016", f"the operator {fn.name()}, which takes functions")

@@ -6,7 +6,6 @@ Python that C code calls comes back through the frame hook and is interpreted.
 from __future__ import annotations
 
 import itertools
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -33,6 +32,7 @@ from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.noted_effects import WARNING_TYPES, call_heard
 from stator.interp.numbers import symbolic_numbers
+from stator.interp.objects.function_attributes import refuse_renamed
 from stator.interp.objects.object_texts import note_addresses, text_of_outside, with_originals
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
@@ -89,6 +89,9 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         allowed_calls.runnable_row(fn, found)
     if every:
         vm.heap.note_write(every[0])  # perhaps
+    if vm.functions.members:
+        for value in (*every, *kwargs.values()) if kwargs else every:
+            refuse_renamed(vm, value)
     if symbolic:
         answer = symbolic_numbers.call(vm, descriptor, every, kwargs)
         if answer is not MISSING:
@@ -274,7 +277,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                  f"{describe_callable(fn)} needs a number") from None
         if type(error) is ValueError and "set_int_max_str_digits" in str(error):
-            guard_digits(vm)
+            number_warnings.guard_digits(vm)
         raise failed(vm, error, fn, args, kwargs) from None
     finally:
         _hook.leave()
@@ -282,7 +285,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
             number_warnings.end_hearing(vm)
     if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
                  and result.bit_length() > _MANY_DIGITS):
-        guard_digits(vm)
+        number_warnings.guard_digits(vm)
     if vm.pending is not None:
         raise vm.pending
     if vm.heap.tables.sets:
@@ -290,12 +293,6 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
     if vm.policy.not_rebuilt:
         refuse_not_rebuilt(vm, result)
     return result.force() if type(result) is Box else result
-
-
-def guard_digits(vm: VM) -> None:
-    """How long the text of a number may be decides."""
-    limit = sys.get_int_max_str_digits()
-    vm.heap.guard_call(sys.get_int_max_str_digits, limit)
 
 
 def native_unhooked(vm: VM, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:

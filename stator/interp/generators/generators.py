@@ -25,6 +25,7 @@ from stator.interp.generators.suspended_frames import (
     throw,
 )
 from stator.interp.machine import Bug, Thunk, op, program_of
+from stator.interp.objects.function_attributes import names_of_function
 from stator.interp.services import VM
 from stator.source import CallOf, Index, Pinned
 
@@ -163,7 +164,7 @@ def driven(vm: VM, body: Suspended, flags: int, name: str, qualname: str) -> Any
 @op
 def RETURN_GENERATOR(vm: VM, frame: Frame, instr: Instruction) -> None:
     func, code, parent = frame.func, frame.code, frame.parent
-    names = (code.co_name, code.co_qualname) if func is None else (func.__name__, func.__qualname__)
+    names = (code.co_name, code.co_qualname) if func is None else names_of_function(vm, func)
     frame.generator = body = Suspended(frame)
     made = driven(vm, body, code.co_flags, *names)
     frame.parent = frame.outer = None

@@ -121,6 +121,7 @@ class Suspended:
         """The body raised: the generator is over; a StopIteration out of it is an error (PEP 479)."""
         self.suspend(vm)
         if is_a(exc, GeneratorExit) and self.frame is not None:  # closed: what it held goes now, not with a traceback
+            self.frame.locals.reverse()  # the first local dies first
             self.frame.locals.clear()
             self.frame.stack.clear()
             self.frame.func = None

@@ -21,7 +21,7 @@ from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_c
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
-from stator.interp.objects import descriptors
+from stator.interp.objects import descriptors, function_attributes
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.objects.descriptors import call_special, is_data_descriptor, no_attribute
 from stator.interp.objects.weak_access import PROXIES, behind_proxy
@@ -32,6 +32,7 @@ from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.source import Attr, DictOf
 
 _C_MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_NEVER_WITHOUT_DICT = (types.FunctionType, BaseException)
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
@@ -146,7 +147,9 @@ def set_descriptor(vm: VM, descr: Any, obj: object, name: str, value: object, co
         if accessor is None:
             descriptors.raise_missing_accessor(vm, None, access, descr, *args)
         return vm.call(accessor, args, {}, cont)
-    if name == "__dict__" and cls in _C_MEMBERS:
+    if deletes and cls in _C_MEMBERS and is_assigned_member(vm, descr, obj, name, value):
+        pass
+    elif name == "__dict__" and cls in _C_MEMBERS:
         give_dict(vm, descr, obj, value)
     elif deletes and cls is types.MemberDescriptorType:
         delete_slot(vm, descr, obj, name)
@@ -154,7 +157,7 @@ def set_descriptor(vm: VM, descr: Any, obj: object, name: str, value: object, co
         tracker = vm.heap.by_standin.get(id(obj))
         if name == "__class__" and tracker is not None and tracker.shape is not ShadowKind.OPAQUE:
             vm.native(descr.__set__, args)  # written back by the class of the stand-in
-        elif not is_named_so(vm, obj, name, value):
+        elif not is_named_so(vm, obj, name, value) and not is_assigned_member(vm, descr, obj, name, value):
             refuse_the_users_own(vm, obj, f"assignment to {name!r}")
             vm.native(descr.__set__, args)
     else:
@@ -168,6 +171,10 @@ def set_descriptor(vm: VM, descr: Any, obj: object, name: str, value: object, co
 
 def give_dict(vm: VM, descr: Any, obj: object, namespace: object) -> None:
     """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
+    if namespace is not MISSING and not is_a(namespace, dict):
+        return vm.native(descr.__set__, (obj, namespace))  # raises
+    if namespace is MISSING and is_a(obj, _NEVER_WITHOUT_DICT):
+        return vm.native(descr.__delete__, (obj,))  # raises
     refuse_another_dict(vm, obj)
     if namespace is MISSING:
         vm.native(descr.__delete__, (obj,))
@@ -191,6 +198,12 @@ def is_named_so(vm: VM, obj: object, name: str, value: object) -> bool:
         return False
     vm.heap.guard(Attr(vm.heap.source_of(obj), name), Kind.EQUALS, value)
     return True
+
+
+def is_assigned_member(vm: VM, descr: object, obj: object, name: str, value: object) -> bool:
+    """Assign to a member of an outside function, where its members are kept (see function_attributes)."""
+    return type(obj) is types.FunctionType and id(obj) not in vm.fresh \
+        and function_attributes.assign(vm, descr, obj, name, value)
 
 
 def refuse_the_users_own(vm: VM, obj: object, what: str) -> None:

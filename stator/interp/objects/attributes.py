@@ -22,7 +22,7 @@ from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, module_of
 from stator.interp.arrays.native_numpy import load_held_attr
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
@@ -183,6 +183,8 @@ def read_instance_dict(vm: VM, obj: object, name: str) -> Any:
     own = instance_dict(obj)
     if own is None:
         if type(obj).__dictoffset__:  # a dict that Python does not show: a TypeVar's, from 3.12 on
+            if module_of(type(obj)) == "typing":  # what typing makes is never changed
+                return getattr(obj, name, MISSING)
             raise Break("SB005", f"the attribute {name!r} of a {type(obj).__name__}")
         return MISSING
     value = dict.get(own, name, MISSING)  # the dict may be of a class of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextvars
 import enum
 import types
@@ -25,6 +26,7 @@ from stator.host.value_kinds import dict_of_class, is_a, mro_of, name_in_errors
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
+from stator.interp.objects import function_attributes
 from stator.interp.services import VM
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -39,7 +41,7 @@ _UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.Wrappe
 C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 _OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
 _dict_of_module = vars(types.ModuleType)["__dict__"]
-_namespace_of = _dict_of_module.__get__  # whatever a module's class says about lookups
+namespace_of_module = _dict_of_module.__get__  # whatever a module's class says about lookups
 _OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
 _GENERATOR_FIELDS: dict[str, Any] = {
     "code": lambda body: body.code, "running": lambda body: body.running, "yieldfrom": lambda body: body.delegate(),
@@ -228,6 +230,12 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         vm.frame_objects.update(obj)
     if id(obj) in vm.generators and name not in ("__name__", "__qualname__", "__class__"):
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
+    if type(obj) is types.FunctionType and (kept := function_attributes.read(vm, obj, name)) is not MISSING:
+        return vm.give(kept, cont)
+    if type(obj) is types.FunctionType and name in ("__globals__", "__builtins__"):
+        return vm.give(namespace_of_function(vm, obj, descr.__get__(obj), name), cont)
+    if type(obj) is types.MethodType and name == "__doc__":
+        return vm.load_attr(obj.__func__, name, cont)
     if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
         return vm.give(vm.native(descr.__get__, (obj,)), cont)
     try:
@@ -272,6 +280,17 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         value = heap.adopt(value, Attr(tracker.source, name) if type(obj) in TRUSTED_TYPES
                            else CallOf(Pinned(descr.__get__), (tracker.source,)))
     vm.give(value, cont)
+
+
+def namespace_of_function(vm: VM, fn: types.FunctionType, names: Any, name: str) -> object:
+    """The one dict that holds the globals or builtins of a function, for whoever reads names or the dict."""
+    if type(names) is not dict or vm.heap.tracker_of(names) is not None:
+        return names  # made by the program for exec()
+    if id(fn) not in vm.fresh:
+        vm.heap.guard(Attr(vm.heap.source_of(fn), name), Kind.ID, names)
+    elif names is not fn.__globals__ and names is not builtins.__dict__:
+        return names
+    return vm.heap.scope(names).view()
 
 
 def _read_context(heap: Heap, descr: Any, standin: object) -> Any:
@@ -387,7 +406,8 @@ class TensorSuper:
 
 def load_super_attr(vm: VM, proxy: Any, name: str, cont: Continuation | None) -> None:
     """super(): the MRO of the object's class, after the class that asks."""
-    start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
+    start, obj, obj_type = [vars(TensorSuper if type(proxy) is TensorSuper else super)[member].__get__(proxy)
+                            for member in TensorSuper.__slots__]  # of a proxy for a proxy, its own
     if obj_type is not None and name != "__class__":
         order = ancestors(vm, obj_type)
         for base in order[order.index(start) + 1:] if start in order else ():
@@ -419,21 +439,21 @@ class OwnNames:
         self.vm, self.module = vm, module
 
     def read(self, name: str) -> Any:
-        return self.module.__dict__.get(name, MISSING)
+        return namespace_of_module(self.module).get(name, MISSING)
 
     def write(self, name: str, value: object) -> None:
         if value is MISSING:
-            del self.module.__dict__[name]
+            del namespace_of_module(self.module)[name]
         else:
-            self.module.__dict__[name] = value
+            namespace_of_module(self.module)[name] = value
 
     def view(self) -> dict[str, Any]:
-        self.vm.heap.note_namespace(self.module.__dict__, self.module, None)
-        return self.module.__dict__
+        self.vm.heap.note_namespace(namespace_of_module(self.module), self.module, None)
+        return namespace_of_module(self.module)
 
 
 def names_of(vm: VM, module: types.ModuleType) -> OwnNames | Scope:
-    return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
+    return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(namespace_of_module(module))
 
 
 def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Continuation | None,

@@ -25,6 +25,7 @@ from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of, name_of_class, qualified_name_of
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.descriptors import guard_member
+from stator.interp.objects.function_attributes import refuse_renamed
 from stator.interp.objects.process_facts import note_order
 from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
@@ -53,6 +54,7 @@ def guard_names(vm: VM, value: Any) -> None:
             for name in _NAMES:
                 guard_member(vm, value, name)
     elif type(value) is types.FunctionType and id(value) not in vm.fresh:
+        refuse_renamed(vm, value)
         vm.heap.adopt(value.__qualname__, Attr(vm.heap.source_of(value), "__qualname__"))
 
 

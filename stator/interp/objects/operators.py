@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.intrinsics import INVERTED_BOOL
+from stator.graph.values.branch_guards import ahead_of_scalar
 from stator.guards.guard import Kind
 from stator.heap.identity_facts import note_asked, note_compared
 from stator.heap.tracker import ShadowKind
@@ -387,7 +388,9 @@ def tensor_truth(vm: VM, value: Any) -> bool:
     known = vm.recorder.items.truth_of(value)
     if known is None:
         known = vm.recorder.known.of_scalar(value)
-    if known is UNKNOWN and (known := truth_ahead(vm, value)) is UNKNOWN:
+    if known is UNKNOWN:
+        known = truth_ahead(vm, value)
+    if known is UNKNOWN and (known := ahead_of_scalar(vm.recorder.known, value)) is UNKNOWN:
         raise Break("SB002", "the truth of a tensor", untouched=not vm.policy.capture_control_flow)
     return bool(known)
 

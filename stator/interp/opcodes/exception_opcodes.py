@@ -14,6 +14,7 @@ from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_
 from stator.interp.machine import op, ops
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import bind
+from stator.interp.outside_exceptions import handled_exception
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import python_type
 from stator.source import Pinned
@@ -24,7 +25,7 @@ _ABSENT = object()
 @op
 def RAISE_VARARGS(vm: VM, frame: Frame, instr: Instruction) -> None:
     if instr.arg == 0:
-        current = vm.exc_state.topmost()
+        current = handled_exception(vm)
         if current is None:
             raise Raised(RuntimeError("No active exception to reraise"))
         raise Raised(current, again=True)

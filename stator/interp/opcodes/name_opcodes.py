@@ -129,10 +129,29 @@ def name_error(name: str) -> Raised:
 
 
 def read_global(vm: VM, frame: Frame, name: str) -> Any:
-    value = frame.scope.read(name)
-    if value is MISSING:
-        value = vm.heap.scope(builtins.__dict__).read(name)
-    return value
+    names = frame.scope.namespace
+    value = frame.scope.read(name) if type(names) is dict else read_name(vm, names, name)
+    return read_builtin(vm, frame, name) if value is MISSING else value
+
+
+def builtins_of(vm: VM, frame: Frame) -> object:
+    """The builtins that the program has given to exec() with the globals of a frame; None: those of the process."""
+    if not vm.heap.dicts.made_scopes or frame.func is None or id(frame.func) not in vm.fresh:
+        return None
+    found = frame.func.__builtins__  # type: ignore[attr-defined]
+    return None if found is builtins.__dict__ or vm.heap.original_of(found) is builtins.__dict__ else found
+
+
+def read_builtin(vm: VM, frame: Frame, name: str) -> Any:
+    own = builtins_of(vm, frame)
+    return vm.heap.scope(builtins.__dict__).read(name) if own is None else read_name(vm, own, name)
+
+
+def load_build_class(vm: VM, frame: Frame, instr: Instruction) -> None:
+    found = builtins.__build_class__ if builtins_of(vm, frame) is None else read_builtin(vm, frame, "__build_class__")
+    if found is MISSING:
+        raise Raised(NameError("__build_class__ not found"))
+    frame.stack.append(found)
 
 
 @op
@@ -179,7 +198,8 @@ def push_name_or_cell(vm: VM, frame: Frame, names: object, slot: int) -> None:
 def push_name_or_global(vm: VM, frame: Frame, names: object, name: str) -> None:
     value = read_name(vm, names, name)
     if value is MISSING:
-        value = read_global(vm, frame, name)
+        value = frame.scope.read(name)
+        value = read_builtin(vm, frame, name) if value is MISSING else value
         if value is MISSING:
             raise name_error(name)
     frame.stack.append(value)
@@ -223,7 +243,10 @@ def IMPORT_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
 def import_module(vm: VM, frame: Frame, name: str, fromlist: object, level: int) -> Any:
     """`__import__`; which module a name leads to is guarded in sys.modules."""
     namespace = frame.scope.namespace
-    if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
+    importer = read_builtin(vm, frame, "__import__")
+    if importer is MISSING:
+        raise Raised(ImportError("__import__ not found"))
+    if importer is not builtins_import:
         raise Break("SB001", "builtins.__import__ was replaced")
     if (found := module_of_the_trace(vm, name, fromlist, level)) is not None:
         return found
@@ -296,7 +319,7 @@ def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, 
                                    for each in (*parents_of(full), *wanted)):
         raise Break("SB006", "an import after the program has changed sys.modules")
     for module in wanted:
-        if module not in sys.modules and not is_installed(module.partition(".")[0]):
+        if module not in sys.modules and (vm.effects.files.written or not is_installed(module.partition(".")[0])):
             vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, module)  # once it is loaded, the next call goes on
             raise Break("SB006", f"the import of {module}, which is not loaded yet")
 
@@ -347,7 +370,7 @@ ops(
     COPY=lambda vm, frame, instr: frame.stack.append(frame.stack[-instr.arg]),
     LOAD_CONST=lambda vm, frame, instr: frame.stack.append(instr.argval),
     LOAD_CLOSURE=lambda vm, frame, instr: frame.stack.append(frame.locals[instr.arg]),
-    LOAD_BUILD_CLASS=lambda vm, frame, instr: frame.stack.append(builtins.__build_class__),
+    LOAD_BUILD_CLASS=load_build_class,
     LOAD_ASSERTION_ERROR=lambda vm, frame, instr: frame.stack.append(AssertionError),
     STORE_GLOBAL=lambda vm, frame, instr: frame.scope.write(instr.argval, frame.stack.pop()),
     LOAD_NAME=lambda vm, frame, instr: push_name_or_global(vm, frame, frame.names, instr.argval),

@@ -115,6 +115,8 @@ def is_leaf(vm: VM, fake: Any, tracker: VariableTracker | None) -> bool:
 
 
 def grad_of(vm: VM, fake: object, tracker: VariableTracker | None) -> Any:
+    if vm.autograd.in_hooks:
+        raise Break("SB016", "grad of a tensor, in a hook of a module")
     if vm.frame is None or vm.frame.code not in _DROPPING:
         vm.tensors.read_grads.add(id(fake))
     if id(fake) in vm.tensors.grads:
@@ -199,6 +201,8 @@ def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:
 
 
 def _write_grad(vm: VM, fake: Any, value: Any) -> None:
+    if vm.autograd.in_hooks:
+        raise Break("SB016", "assignment to Tensor.grad, in a hook of a module")
     if value is not None:
         if type(value) is not FakeTensor or value is fake:
             raise Break("SB006", f"assignment of a {type(value).__name__} to Tensor.grad")
@@ -305,7 +309,15 @@ class DataNote:
     node: fx.Node
     value: Any
     kept: bool  # whether autograd may have kept it before
+    version: int  # its own writes so far
+    written: int = 0  # later writes, which reach the new memory
     in_its_place: list[fx.Node] = field(default_factory=list)
+
+    def later_writes(self) -> int:
+        """Count the writes to the new memory, which the graph does not make to the tensor."""
+        self.written += self.tensor._version - self.version
+        torch._C._autograd._unsafe_set_version_counter((self.tensor,), (self.version,))
+        return self.written
 
 
 def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
@@ -326,7 +338,7 @@ def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
     vm.heap.note_write(fake)
     if note is None:
         node = recorder.node_of(fake)
-        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node))
+        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node), fake._version)
     note.value = value
     if not wants_grad:
         note.in_its_place.append(recorder.node_of(value))

@@ -19,6 +19,7 @@ from stator.graph.values.graph_numbers import SLICE_BOUND, element_behind, item_
 from stator.interp.numbers.symbolic_numbers import INDEXES, item_of
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
+from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked, specialise
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
@@ -62,7 +63,7 @@ def _index_tensor(vm: VM, part: Any) -> Any:
 
 
 def get_tensor_item(vm: VM, tensor: FakeTensor, key: object) -> Any:
-    key = _known_list(key)
+    key = _known_list(vm, key)
     parts = key if type(key) is tuple else (key,)
     if not _holds_symbols(parts):
         if any(map(_is_unbacked_slice, parts)) and not any(type(part) in _ADVANCED for part in parts):
@@ -73,7 +74,7 @@ def get_tensor_item(vm: VM, tensor: FakeTensor, key: object) -> Any:
 
 
 def set_tensor_item(vm: VM, tensor: FakeTensor, key: object, value: Any) -> None:
-    key = _known_list(key)
+    key = _known_list(vm, key)
     parts = key if type(key) is tuple else (key,)
     unbacked = any(is_unbacked(bound) for part in parts for bound in _bounds(part))
     if not unbacked and not _holds_symbols(parts):
@@ -92,11 +93,21 @@ def set_tensor_item(vm: VM, tensor: FakeTensor, key: object, value: Any) -> None
         vm.torch_call(torch.Tensor.fill_, (view, value), None)
 
 
-def _known_list(key: object) -> object:
-    """x[[n, None]]: a list of more than numbers is a tuple to torch in some cases, and it warns: it gets a known n."""
+def _known_list(vm: VM, key: object) -> object:
+    """x[[n, None]]: a list of more than numbers is a tuple to torch in some cases, and it warns: it gets a known n.
+
+    Where guards compute values ahead, every n is known: torch has no fake for an unbacked element of a view's history.
+    """
+    if vm.recorder.known.ahead:
+        key = tuple([_ahead(vm, part) for part in key]) if type(key) is tuple else _ahead(vm, key)
     if type(key) is not list or torch.SymInt not in map(type, key) or _are_numbers(key):
         return key
     return [specialise(item) if type(item) is torch.SymInt else item for item in key]
+
+
+def _ahead(vm: VM, part: object) -> object:
+    number = vm.recorder.known.of_number(part) if type(part) is torch.SymInt and is_unbacked(part) else UNKNOWN
+    return part if number is UNKNOWN else number
 
 
 def _holds_symbols(parts: tuple[Any, ...]) -> bool:

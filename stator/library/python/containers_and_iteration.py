@@ -39,6 +39,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import specialise_deep, symbolic_length
 from stator.interp.objects import operators
+from stator.interp.outside_exceptions import handled_exception
 from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS
@@ -293,7 +294,7 @@ def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, t
 
 @rule(sys.exc_info)
 def _exc_info(vm: VM) -> Any:
-    exc = vm.exc_state.topmost()
+    exc = handled_exception(vm)
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
@@ -304,4 +305,4 @@ suspending_rule(types.GeneratorType.close, types.CoroutineType.close, AWAITED.cl
     lambda vm, cont, generator, /: close(vm, _body(vm, generator), cont))
 rule(types.CoroutineType.__await__)(
     lambda vm, coroutine, /: vm.native_unhooked(types.CoroutineType.__await__, (coroutine,)))
-rule(sys.exception)(lambda vm: vm.exc_state.topmost())
+rule(sys.exception)(handled_exception)

@@ -13,6 +13,7 @@ import contextlib
 import contextvars
 import decimal
 import sys
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +21,15 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.heap.adopt.small_holders import guard_decimal_settings
+from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
+from stator.native.rows_library import DECIMAL_METHODS
 from stator.source import CallOf, Pinned, Source
 
-_EXACT = (str, int, bool, float, decimal.Decimal, tuple, list)
+_READ_BY_C = (str, int, float, decimal.Decimal)  # subclasses too, without a method of theirs
 
 
 @dataclass(eq=False)
@@ -129,11 +132,21 @@ def raise_flags(signals: tuple[Any, ...]) -> None:
         flags[signal] = True
 
 
-@rule(decimal.Decimal)
-def _make(vm: VM, /, *args: object, **kwargs: object) -> Any:
+@rule(decimal.Decimal, decimal.Decimal.__new__)
+def _make(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep(args)
+    first, args = (decimal.Decimal, args) if callee is decimal.Decimal else (args[0], args[1:])
     args = specialise_deep(vm, args)
-    if kwargs or len(args) > 1 or any(type(value) not in _EXACT for value in args):
+    if kwargs or len(args) > 1 or not all(is_a(value, _READ_BY_C) or type(value) in (tuple, list) for value in args):
         raise Break("SB013", "a decimal made under a context of its own, or of an object that converts itself")
     guard_decimal_settings(vm.heap)
-    return vm.native_unhooked(decimal.Decimal, args)
+    return vm.native_unhooked(decimal.Decimal.__new__, (first, *args))
+
+
+# Methods that compute under the context of the thread, where they are given no other.
+@rule(*[vars(decimal.Decimal)[name] for name in DECIMAL_METHODS.split()])
+def _compute(vm: VM, callee: types.MethodDescriptorType, number: object, /, *args: object, **kwargs: object) -> object:
+    if any(is_a(value, decimal.Context) for value in (*args, *kwargs.values())):
+        raise Break("SB013", f"decimal.Decimal.{callee.__name__} under a context of its own")
+    vm.heap.expose_deep(args)
+    return vm.native_unhooked(callee, (number, *specialise_deep(vm, args)), kwargs)

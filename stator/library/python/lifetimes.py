@@ -16,29 +16,36 @@ import _weakref
 import collections
 import ctypes
 import gc
+import itertools
+import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.outside_changes import anything_let_go
 from stator.heap.pure_readers import referent_of
+from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
-from stator.interp.frame import ExcState, Frame
+from stator.interp.frame import Continuation, ExcState, Frame
 from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.machine import is_own
 from stator.interp.noted_effects import PlainCall, note
-from stator.interp.rule_registry import rule
+from stator.interp.objects.weak_access import PROXIES, behind_proxy
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
-from stator.library.python.weak_references import KEPT, WEAK, handed_values_are_held, in_variables
+from stator.library.python.finalizers import interpret_callback
+from stator.library.python.weak_references import KEPT, WEAK
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
-_HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC
+_HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own others
+_EMPTY = types.CellType()
 _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _SIZED = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, collections.deque,
           collections.OrderedDict)
@@ -76,6 +83,29 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     return referent
 
 
+def handed_values_are_held(vm: VM, original: object) -> bool:
+    """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
+    handed, held = vm.identity.handed, in_variables(vm)
+    return id(original) in held or id(original) not in handed and all(
+        number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_COLLECTOR)
+        for number, raw in handed.items())
+
+
+def in_variables(vm: VM) -> set[int]:
+    """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
+    handled: ExcState | None = vm.exc_state
+    found: list[object] = []
+    while handled is not None:
+        found.append(handled.value)
+        handled = handled.previous
+    frame = vm.frame
+    while frame is not None:
+        found += itertools.chain(frame.locals, frame.stack)
+        frame = frame.caller()
+    contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
+    return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}
+
+
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
 def _finalize(vm: VM, /, *args: object, **kwargs: object) -> None:
     # An object made inside dies with a variable of this call: no segment may hold it in between.
@@ -84,10 +114,12 @@ def _finalize(vm: VM, /, *args: object, **kwargs: object) -> None:
 
 @rule(weakref.proxy)
 def _proxy(vm: VM, value: object, callback: object = None, /) -> object:
-    if callback is not None or vm.heap.tracker_of(value) is not None or is_a(value, KEPT) or type(value) is FakeTensor:
-        raise Break("SB019", "weakref.proxy of an object from outside, or with a callback")
+    if vm.heap.tracker_of(value) is not None or is_a(value, KEPT) or type(value) is FakeTensor:
+        raise Break("SB019", "weakref.proxy of an object from outside")
+    if callback is not None:
+        callback = interpret_callback(vm, callback)
     vm.identity.weakly.append(weakref.ref(value))
-    return vm.native_unhooked(weakref.proxy, (value,))
+    return vm.native_unhooked(weakref.proxy, (value, callback))
 
 
 @rule(type.__subclasses__)
@@ -104,7 +136,9 @@ def _collect(vm: VM, generation: object = 2) -> None:
     following = frame.unit.instructions[frame.ip]
     if is_own(frame) or following.opname != "POP_TOP" or type(generation) is not int:
         raise Break("SB019", "gc.collect: how many objects it found depends on when objects die")
-    dying = _unreached(vm, [found for each in vm.identity.weakly if (found := each()) is not None])
+    living = {id(found): found for each in vm.identity.weakly if (found := each()) is not None}
+    dying = _unreached(vm, list(living.values()))
+    del living
     if WEAK in vm.turned_off or dying and not _clear_references(vm, dying):
         raise Break("SB019", "gc.collect: weak references of the call depend on when objects die",
                     whole_call=bool(dying))  # no segment may hold an object that dies here
@@ -139,9 +173,9 @@ def _clear_references(vm: VM, dying: list[object]) -> bool:
     callbacks = [(each, each.__callback__) for each in references if not any(each is other for other in lost)]
     for each in references:
         _CLEAR(ctypes.py_object(each))
-    for each, callback in callbacks:  # of the library: others break where they are made
+    for each, callback in callbacks:
         if callback is not None:
-            vm.call_sync(callback, (each,))
+            vm.call_sync(vm.functions.callbacks.get(id(callback), callback), (each,))
     return True
 
 
@@ -219,5 +253,56 @@ def _size(vm: VM, value: object, default: object = MISSING, /) -> object:
 
 rule(weakref.ref.__init__)(lambda vm, /, *args, **kwargs: vm.native_unhooked(weakref.ref.__init__, args, kwargs))
 # The referents are hashed and compared: their Python code is interpreted
-rule(weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, getattr(_weakref, "_remove_dead_weakref"))(
+_COMPARED = [getattr(weakref.ref, f"__{name}__") for name in ("hash", "eq", "ne", "lt", "le", "gt", "ge")]
+rule(*_COMPARED, getattr(_weakref, "_remove_dead_weakref"))(
     lambda vm, callee, /, *args: vm.native(callee, args))
+
+
+_callback_of = vars(weakref.ref)["__callback__"].__get__
+
+
+@rule(_callback_of)
+def _callback(vm: VM, reference: object, owner: object = None, /) -> object:
+    found = vm.native_unhooked(_callback_of, (reference, owner))
+    return vm.functions.callbacks.get(id(found), found)
+
+
+@rule(weakref.getweakrefcount, weakref.getweakrefs)
+def _references_of(vm: VM, callee: Callable[..., object], value: object, /) -> object:
+    """References to an object made inside, without that of the trace."""
+    if vm.heap.tracker_of(value) is not None or is_a(value, KEPT) or is_a(value, type) or type(value) is FakeTensor:
+        raise Break("SB019", f"weakref.{callee.__name__}: depends on when objects die")
+    own = [each for each in vm.identity.weakly if each() is value]
+    vm.identity.weakly[:] = [each for each in vm.identity.weakly if each() is not value]
+    was_known = bool(own)
+    del own
+    found = vm.native_unhooked(callee, (value,))
+    if was_known:
+        vm.identity.weakly.append(weakref.ref(value))
+    return found
+
+
+def _forwards(method: Callable[..., object], function: Callable[..., object], swapped: bool) -> None:
+    @suspending_rule(method)
+    def forward(vm: VM, cont: Continuation | None, /, *args: object) -> None:
+        plain = [behind_proxy(vm, each) if type(each) in PROXIES else each for each in args]
+        vm.call(function, tuple(reversed(plain) if swapped else plain), {}, cont)
+
+
+_OPERATORS: dict[str, Callable[..., object]] = {
+    **{f"__{name}__": getattr(operator, f"__{name}__") for name in """add sub mul truediv floordiv mod lshift rshift
+       and or xor matmul pow iadd isub imul itruediv ifloordiv imod ilshift irshift iand ior ixor imatmul ipow neg pos
+       abs invert index getitem setitem delitem contains eq ne lt le gt ge""".split()},
+    "__bool__": bool, "__len__": len, "__int__": int, "__float__": float, "__str__": str, "__iter__": iter,
+    "__divmod__": divmod, "__next__": next, "__reversed__": reversed}
+for _kind in PROXIES:
+    for _name, _method in vars(_kind).items():
+        if _name in _OPERATORS:
+            _forwards(_method, _OPERATORS[_name], False)
+        elif _name.startswith("__r") and f"__{_name[3:]}" in _OPERATORS:
+            _forwards(_method, _OPERATORS[f"__{_name[3:]}"], True)
+
+
+@suspending_rule(weakref.CallableProxyType.__call__)
+def _call_proxy(vm: VM, cont: Continuation | None, proxy: object, /, *args: object, **kwargs: object) -> None:
+    vm.call(behind_proxy(vm, proxy), args, kwargs, cont)

@@ -18,12 +18,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break, Strategy
 from stator.code.opcodes import ONE_DICT_OF_LOCALS
-from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES, raw_members
-from stator.heap.tracker import Box, ShadowKind
-from stator.host.value_kinds import dict_of_class, is_a, name_in_errors
+from stator.heap.tracker import Box
+from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised, outward
-from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
+from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.assignment import GiveNone, store_attr, store_generic
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
@@ -34,7 +33,6 @@ from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.vm import VM
-from stator.source import DictOf, Pinned
 
 _LIKE_OBJECT = (object, list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray,
                 collections.deque, collections.defaultdict, BaseException)
@@ -139,13 +137,13 @@ def _object_getattribute(vm: VM, cont: Any, callee: object, obj: Any, name: Any,
     load_generic(vm, obj, name, cont, fallback=False)
 
 
-@suspending_rule(*_slots("__setattr__"), type.__setattr__)
+@suspending_rule(*_slots("__setattr__"), type.__setattr__, types.ModuleType.__setattr__)
 def _object_setattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, value: Any, /) -> None:
     require_own(vm, callee, obj, name, value)
     store_generic(vm, obj, name, value, GiveNone(cont))
 
 
-@suspending_rule(*_slots("__delattr__"), type.__delattr__)
+@suspending_rule(*_slots("__delattr__"), type.__delattr__, types.ModuleType.__delattr__)
 def _object_delattr(vm: VM, cont: Any, callee: object, obj: Any, name: Any, /) -> None:
     require_own(vm, callee, obj, name)
     store_generic(vm, obj, name, MISSING, GiveNone(cont))
@@ -198,33 +196,6 @@ def locals_are_kept(vm: VM) -> bool:
 
 
 rule(globals)(lambda vm: vm.frame.scope.view())
-
-
-@rule(dir)
-def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
-    if obj is MISSING:
-        if type(names := names_in(vm.running)) is not dict:
-            raise Break("SB005", "dir() in a namespace whose names its own code lists")
-        return sorted(names)
-    tracker = vm.heap.tracker_of(obj)
-    held = getattr(obj, "__func__", obj) if is_a(obj, types.MethodType) else obj
-    if is_a(held, types.FunctionType) and id(held) not in vm.fresh:
-        raise Break("SB005", "dir() of a function from outside")
-    if tracker is not None:
-        if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
-            raise Break("SB005", f"dir() of a {type(obj).__name__} from outside")
-        vm.heap.expose_attributes(tracker)
-    elif is_a(obj, types.ModuleType) and id(obj) not in vm.fresh:
-        if (scope := vm.heap.scope(obj.__dict__)).overlay or scope.shadow is not None:
-            raise Break("SB005", "dir() of a module that the program has changed")
-        vm.heap.guard(Pinned(obj.__dict__), Kind.KEYS, tuple(obj.__dict__))
-    for base in (*(ancestors(vm, obj) if is_a(obj, type) else ()),
-                 *(ancestors(vm, type(obj)) if find(vm, type(obj), "__dir__") is object.__dir__ else ())):
-        if vm.classes.overlays.get(base):
-            raise Break("SB005", "dir() of a class that the program has changed")
-        if is_mutable_class(base) and id(base) not in vm.fresh:
-            vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(dict_of_class(base)))
-    return vm.native(dir, (obj,))
 
 
 @rule(id, unasked=True)

@@ -13,8 +13,10 @@ import ast
 import builtins
 import importlib
 import inspect
+import re
 import sys
 import types
+import warnings
 
 from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import Heard
@@ -25,18 +27,21 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import is_own
+from stator.interp.noted_effects import note_compiler_warning
 from stator.interp.numbers.symbolic_numbers import specialise_deep
-from stator.interp.opcodes.name_opcodes import import_module
+from stator.interp.opcodes.name_opcodes import builtins_of, import_module
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.library.python.object_functions import names_in
-from stator.source import Pinned
 
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
-_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _TEXT = (str, bytes)
+_OF_FUNCTIONS = ("code", "globals", "name", "argdefs", "closure")
+_BUFFERS = (bytearray, memoryview)
+_NO_SOURCES = frozenset({int, float, complex, bool, type(None), tuple, list, dict, set, frozenset})
+_SOURCES = (str, bytes, bytearray, memoryview, types.CodeType)
 
 
 class MadeScope(Scope):
@@ -48,13 +53,13 @@ class MadeScope(Scope):
         return self.namespace
 
     def read(self, name: str) -> object:
-        return unbox(self.namespace.get(name, MISSING))
+        return unbox(dict.get(self.namespace, name, MISSING))
 
     def write(self, name: str, value: object) -> None:
         if value is MISSING:
-            del self.namespace[name]
+            dict.__delitem__(self.namespace, name)
         else:
-            self.namespace[name] = value
+            dict.__setitem__(self.namespace, name, value)
 
 
 def _refused(why: str) -> Break:
@@ -63,11 +68,25 @@ def _refused(why: str) -> Break:
 
 
 def compiled(vm: VM, source: object, filename: object, mode: object, flags: int, optimize: object) -> object:
-    """Code of a text; the warnings of the compiler point into the text, where the residual cannot give them again."""
+    """Code of a text; warnings of the compiler are effects, or exceptions where a filter of the program says so."""
+    args = (source, filename, mode, flags, True, optimize)
+    failure: Raised | None = None
+    code: object = None
     with Heard() as heard:
-        code = vm.native_unhooked(compile, (source, filename, mode, flags, True, optimize))
-    if heard:
-        raise _refused(f"of code that the compiler warns of ({heard[0].message})")
+        try:
+            code = vm.native_unhooked(compile, args)
+        except Raised as raised:
+            failure = raised
+    for each in heard:
+        text = str(each.message)
+        if not note_compiler_warning(vm, text, each.category, each.filename, each.lineno):
+            with Heard():  # the error has the place in the text
+                warnings.filters = [("error", re.compile(re.escape(text)), each.category, None, each.lineno),
+                                    ("ignore", None, Warning, None, 0)]
+                vm.native_unhooked(compile, args)
+            raise _refused(f"of code that the compiler warns of once ({text})")
+    if failure is not None:
+        raise failure
     return code
 
 
@@ -77,6 +96,8 @@ def _compile(vm: VM, source: object, filename: object, mode: object, flags: obje
     if Strategy.CODE_FROM_TEXT in vm.turned_off or is_own(vm.running):
         raise _refused("in a program that breaks")
     source, flags, dont_inherit, optimize = specialise_deep(vm, (source, flags, dont_inherit, optimize))
+    if type(source) in _BUFFERS and vm.heap.tracker_of(source) is None:
+        source = bytes(source)  # type: ignore[call-overload]
     plain = (type(source) in _TEXT or _is_made_tree(vm, source)) and type(filename) in _TEXT and type(mode) is str
     if not plain or type(dont_inherit) not in (bool, int) or not isinstance(flags, int) \
             or _feature_version != -1:
@@ -115,18 +136,23 @@ def _scope_of(vm: VM, names: dict[str, object]) -> Scope:
     return made
 
 
-def _run(vm: VM, what: str, source: object, names: object, local_names: object, named: dict[str, object]) -> object:
+def _run(vm: VM, what: str, source: object, names: object, local_names: object, closure: object = None) -> object:
     frame = vm.running
-    if named:
-        raise _refused("with named arguments")
+    native = eval if what == "eval" else exec
     if Strategy.CODE_FROM_TEXT in vm.turned_off or is_own(frame):
         raise _refused("in a program that breaks")
-    if names is not None and not is_a(names, dict) \
-            or local_names is not None and find(vm, type(local_names), "__getitem__") is MISSING:
-        given = {} if names is None or is_a(names, dict) else names
-        vm.native_unhooked(eval if what == "eval" else exec, ("0", given, local_names))  # raises what eager raises
-        raise AssertionError(f"{what}() took namespaces that are none")
     source = specialise_deep(vm, source)
+    if names is not None and not is_a(names, dict) \
+            or local_names is not None and find(vm, type(local_names), "__getitem__") is MISSING \
+            or type(source) in _NO_SOURCES \
+            or closure is not None and not _closure_fits(source, closure):
+        given = {} if names is None or is_a(names, dict) else names
+        keywords = {} if closure is None else {"closure": closure}
+        vm.native_unhooked(native, (source if closure is not None or not is_a(source, _SOURCES) else "0", given,
+                                    None if is_a(local_names, dict) else local_names), keywords)
+        raise AssertionError(f"{what}() took what CPython refuses")  # raises what eager raises
+    if type(source) in _BUFFERS and vm.heap.tracker_of(source) is None:
+        source = bytes(source)  # type: ignore[call-overload]
     if not isinstance(source, (str, bytes, types.CodeType)) or type(source) not in (str, bytes, types.CodeType):
         raise _refused("of something else than a text or code")
     if names is None:
@@ -135,9 +161,11 @@ def _run(vm: VM, what: str, source: object, names: object, local_names: object, 
             local_names = names_in(frame)
         elif local_names is None:
             local_names = frame.names
-    elif type(names) is dict:
-        scope = _scope_of(vm, names)
+    elif type(names) is dict or is_a(names, dict) and vm.heap.tracker_of(names) is None:
+        scope = _scope_of(vm, names)  # type: ignore[arg-type]
         _set_builtins(vm, scope)
+        if type(names) is not dict and local_names is None:
+            local_names = names  # whose own `__setitem__` gets the names
     else:
         raise _refused(f"with globals of the class {type(names).__name__}")
     code: object = source
@@ -145,16 +173,17 @@ def _run(vm: VM, what: str, source: object, names: object, local_names: object, 
         text = (code.lstrip(" \t") if isinstance(code, str) else code.lstrip(b" \t")) if what == "eval" else code
         code = compiled(vm, text, "<string>", what, _inherited(vm), -1)
     assert isinstance(code, types.CodeType)
-    if code.co_freevars:
+    if code.co_freevars and closure is None:
+        if what == "exec":
+            vm.native_unhooked(exec, (code, {}))  # raises
         raise Raised(TypeError(f"code object passed to {what}() may not contain free variables"))
-    if code.co_flags & _SUSPENDED:
-        raise _refused("of code that can be suspended")
-    function = types.FunctionType(code, scope.namespace)
+    function = types.FunctionType(code, scope.namespace, None, None, closure)  # type: ignore[arg-type]
     vm.fresh[id(function)] = function
     inner = vm.frame_for(function, (), None)
     inner.scope = scope
     if not _is_function(code):
-        inner.names = None if local_names is names and names is not None else local_names
+        same = local_names is names and names is not None and type(names) is dict
+        inner.names = None if same else local_names
     try:
         value: object = vm.run(inner)
     except Break as stop:
@@ -164,26 +193,52 @@ def _run(vm: VM, what: str, source: object, names: object, local_names: object, 
     return value if what == "eval" else None
 
 
+def _closure_fits(source: object, closure: object) -> bool:
+    return type(source) is types.CodeType and type(closure) is tuple and len(closure) == len(source.co_freevars) > 0 \
+        and all(type(cell) is types.CellType for cell in closure)
+
+
+@rule(types.FunctionType)
+def _make_function(vm: VM, /, *args: object, **named: object) -> object:
+    """A function of the trace. CPython checks the arguments, on a namespace of ours."""
+    given = dict(zip(_OF_FUNCTIONS, args, strict=False), **named)
+    code, names = given.get("code"), given.get("globals")
+    trial = {**given, "globals": {}} if is_a(names, dict) else given
+    vm.native_unhooked(types.FunctionType, args[len(_OF_FUNCTIONS):], trial)
+    if Strategy.CODE_FROM_TEXT in vm.turned_off or is_own(vm.running):
+        raise _refused("in a program that breaks")
+    if vm.heap.tracker_of(code) is not None or vm.heap.tracker_of(given.get("argdefs")) is not None:
+        raise _refused("through types.FunctionType of code or defaults from outside")
+    scope = _scope_of(vm, names)  # type: ignore[arg-type]
+    own = builtins_of(vm, vm.running) if scope.read("__builtins__") is MISSING else None
+    if own is not None:  # CPython takes them from the frame that asks, which is not ours
+        scope.write("__builtins__", own)
+    made: object = vm.native_unhooked(types.FunctionType, (), {**given, "globals": scope.namespace})
+    if own is not None:
+        scope.write("__builtins__", MISSING)
+    vm.fresh[id(made)] = made
+    return made
+
+
 def _is_function(code: types.CodeType) -> bool:
     return bool(code.co_flags & inspect.CO_OPTIMIZED)
 
 
 def _set_builtins(vm: VM, scope: Scope) -> None:
-    found = scope.read("__builtins__")
-    if found is MISSING:
-        scope.write("__builtins__", vm.heap.adopt(builtins.__dict__, Pinned(builtins.__dict__)))
-    elif found is not builtins and vm.heap.original_of(found) is not builtins.__dict__:
-        raise _refused("with builtins of its own")
+    if scope.read("__builtins__") is MISSING:
+        frame = vm.running
+        scope.write("__builtins__", builtins_of(vm, frame) or vm.heap.scope(builtins.__dict__).view())
 
 
 @rule(eval)
-def _eval(vm: VM, source: object, globals: object = None, locals: object = None, /, **named: object) -> object:
-    return _run(vm, "eval", source, globals, locals, named)
+def _eval(vm: VM, source: object, globals: object = None, locals: object = None, /) -> object:
+    return _run(vm, "eval", source, globals, locals)
 
 
 @rule(exec)
-def _exec(vm: VM, source: object, globals: object = None, locals: object = None, /, **named: object) -> object:
-    return _run(vm, "exec", source, globals, locals, named)
+def _exec(vm: VM, source: object, globals: object = None, locals: object = None, /, *,
+          closure: object = None) -> object:
+    return _run(vm, "exec", source, globals, locals, closure)
 
 
 @rule(builtins.__import__)

@@ -267,6 +267,12 @@ def _super(vm: VM, /, *args: Any) -> Any:
         return super_of(vm, *args)
     if args:
         return vm.native_unhooked(super, args)
+    cls, first = around_super(vm)
+    return super_of(vm, cls, first) if type(first) is FakeTensor else vm.native_unhooked(super, (cls, first))
+
+
+def around_super(vm: VM) -> tuple[Any, Any]:
+    """The class and the object that super() without arguments finds in the frame that calls."""
     frame = vm.running
     code = frame.code
     if not code.co_argcount and not code.co_posonlyargcount and "self" not in frame.unit.local_names[:1]:
@@ -286,7 +292,7 @@ def _super(vm: VM, /, *args: Any) -> Any:
     cls = read_cell(frame, slots[0])
     if cls is UNBOUND:
         raise Raised(RuntimeError("super(): empty __class__ cell"))
-    return super_of(vm, cls, first) if type(first) is FakeTensor else vm.native_unhooked(super, (cls, first))
+    return cls, first
 
 
 rule(isinstance, unread=True, unasked=True)(lambda vm, obj, cls, /: is_instance(vm, obj, cls))

@@ -7,7 +7,6 @@ So does a callback of the program.
 from __future__ import annotations
 
 import functools
-import itertools
 import types
 import weakref
 from typing import Any
@@ -17,18 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break, Strategy
 from stator.heap.outside_changes import anything_let_go
-from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
-from stator.interp.frame import ExcState
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
+from stator.library.python.finalizers import interpret_callback, is_of_program
 
 WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
 KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
-_EMPTY = types.CellType()
-_HAS_REFERENCES = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own others
 
 
 def _check(vm: VM, args: Any) -> None:
@@ -37,7 +32,7 @@ def _check(vm: VM, args: Any) -> None:
         raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
         raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
-    if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
+    if is_of_program(callback) and (vm.heap.tracker_of(args[0]) is not None or is_a(args[0], KEPT)):
         raise Break("SB019", "a weak reference with a callback", whole_call=vm.heap.tracker_of(args[0]) is None)
     if callback is not None and vm.heap.tracker_of(args[0]) is not None:
         if WEAK in vm.turned_off:
@@ -61,29 +56,8 @@ def refuse_untold_deaths(vm: VM) -> None:
 def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if given := args[:2] if callee is weakref.ref else args[1:3]:
         _check(vm, given)
+        if is_of_program(given[-1]) and len(given) > 1:
+            args = (*args[:-1], interpret_callback(vm, args[-1]))
     made = vm.native_unhooked(callee, args, kwargs)
     vm.identity.weakly.append(weakref.ref(given[0]))
     return made
-
-
-def handed_values_are_held(vm: VM, original: object) -> bool:
-    """Whether variables of the call still hold the object, or all that the entry was called with and may own it."""
-    handed, held = vm.identity.handed, in_variables(vm)
-    return id(original) in held or id(original) not in handed and all(
-        number in held or not (instance_dict(raw) if is_a(raw, torch.Tensor) else type(raw).__flags__ & _HAS_REFERENCES)
-        for number, raw in handed.items())
-
-
-def in_variables(vm: VM) -> set[int]:
-    """Ids of the objects that variables of the call hold now; of outside objects, ids of the originals."""
-    handled: ExcState | None = vm.exc_state
-    found: list[object] = []
-    while handled is not None:
-        found.append(handled.value)
-        handled = handled.previous
-    frame = vm.frame
-    while frame is not None:
-        found += itertools.chain(frame.locals, frame.stack)
-        frame = frame.caller()
-    contents = (value.cell_contents if type(value) is types.CellType and value != _EMPTY else value for value in found)
-    return {id(value.raw if type(value) is Box else vm.heap.original_of(value)) for value in contents}

@@ -7,6 +7,7 @@ without effects, a node pushes the user's own functions.  Everything else breaks
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from torch.utils.hooks import RemovableHandle
 from stator import _core
 from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import BOUNDARY, PushHooks, pop_saved_tensors_hooks
+from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind, is_constant
@@ -301,18 +303,35 @@ def _remove(vm: VM, self: object) -> Any:
         return INTERPRETED
     handle, hook = known
     if hook is not None and hook.node is not None:
-        hook.node.graph.erase_node(hook.node)
+        find = vm.recorder.graph.find_nodes
+        passes = {each for target in GRADIENTS for each in find(op="call_function", target=target)}
+        if hook.on_node or all(each < hook.node for each in passes):
+            hook.node.graph.erase_node(hook.node)
+        else:  # a pass in between has called it
+            vm.recorder.record("call_function", remove_from_graph, (hook.node,), {}, None)
     vm.autograd.hooks[id(handle)] = (handle, None)  # removing it again does nothing
     return None
 
 
-def register_graph(tensor: object, graph: Any, operands: tuple[Any, ...]) -> None:
+def register_graph(tensor: object, graph: Any, operands: tuple[Any, ...]) -> RemovableHandle | None:
     """The operation: `graph` is what a hook computes from a gradient and tensors of the forward pass."""
     if _requires_grad(tensor):
-        _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program
+        return _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program
+    return None
+
+
+def remove_from_graph(handle: RemovableHandle | None) -> None:
+    if handle is not None:
+        handle.remove()
 
 
 has_side_effect(register_graph)
+has_side_effect(remove_from_graph)
+
+
+def removed_handle() -> RemovableHandle:
+    """The handle of a hook that was removed in the call."""
+    return RemovableHandle(collections.OrderedDict())
 
 
 def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:

@@ -16,14 +16,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import (
+    BOUNDARY,
     CONSUMED,
     FREED,
-    GRADIENTS,
     behind,
     error_of_saved,
     retain_gradient,
 )
 from stator.graph.analysis.mutation import storage_of
+from stator.graph.analysis.step_functions import GRADIENTS, gradients_beside_modules
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.state.torch_state import without_grad
 from stator.host.suspended_patches import NOW
@@ -35,6 +36,7 @@ from stator.library.torch import gradients
 from stator.library.torch.compiler_functions import BACKWARD
 from stator.library.torch.layers_and_optimisers import RECURRENT
 from stator.library.torch.leaf_hooks import LeafHooks
+from stator.library.torch.module_hooks import ModuleHooks
 from stator.settings.process_config import config
 
 
@@ -77,18 +79,19 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
         if not wanted or retained or not wanted.keys() <= set(map(id, leaves)):
             raise Break("SB016", f"{BACKWARD}, with inputs= that are no leaves behind the loss")
         leaves = list(wanted.values())
-    if not recorder.backend.in_order and any(
-            "recompute" in node.meta or node.target is tag_activation_checkpoint for node in reached):
-        raise Break("SB016", f"{BACKWARD}, through a checkpoint, whose memory only a graph of its own saves")
     hooks = LeafHooks(vm, BACKWARD, leaves)
     grads = [current_grad(vm, leaf) for leaf in leaves]
     require_own_memory(vm, [grad for grad in grads if grad is not None])
     options = {"retain_graph": retain_graph, "create_graph": bool(create_graph), "allow_unused": True,
                "materialize_grads": False}
     targets = leaves + retained
+    modules = ModuleHooks(vm, BACKWARD, outputs)
+    if modules.watches and (hooks or retained or retain_graph or create_graph):
+        raise behind_autograd(vm, "SB016", f"{BACKWARD}, with hooks on modules beside hooks on leaves or a kept graph")
     handles = hooks.watch(outputs) if hooks else ()
     try:
-        found = gradients.gradients_of_fakes(vm, BACKWARD, outputs, targets, seeds, options)
+        with modules, without_grad(vm.torch_state) if modules.watches else nullcontext():
+            found = gradients.gradients_of_fakes(vm, BACKWARD, outputs, targets, seeds, options)
     finally:
         for handle in handles:
             handle.remove()
@@ -98,12 +101,16 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
             raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
     # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
     unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
-    is_shared = [each is not None and (unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found))
+    is_shared = [each is not None and (unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found)
+                                         or storage_of(each) in modules.given)
                  for each in found]
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
-    gradients.record_gradients(vm, outputs, targets, seeds, options, found, GRADIENTS[bool(hooks)])
+    how, calls = (gradients_beside_modules, (modules.calls,)) if modules.calls else (GRADIENTS[bool(hooks)], ())
+    node = gradients.record_gradients(vm, outputs, targets, seeds, options, found, how, calls, modules.made)
+    if any("recompute" in each.meta or each.target is tag_activation_checkpoint for each in reached):
+        node.meta[BOUNDARY] = True  # in one piece with it, a compiler would keep what is to be computed again
     if not retain_graph and not create_graph:  # nobody reads for a checkpoint that a pass has consumed
         recorder.log.read_again = [each for each in recorder.log.read_again if not each[1] <= reached]
     if create_graph:

@@ -1,8 +1,8 @@
-"""Rules for autograd: torch.autograd.grad, forward mode, parameters, full backward hooks of modules.
+"""Rules for autograd: torch.autograd.grad, forward mode, parameters.
 
     g, = torch.autograd.grad(y.sum(), x)        ->  one node, whose results are new fakes
     with dual_level(): make_dual(x, t) ...      ->  nodes; the trace enters the level for real, and must leave it
-    nn.Parameter(t), full backward hooks        ->  nodes at which compilers cut (graph/analysis/autograd_boundaries)
+    nn.Parameter(t)                             ->  a node at which compilers cut (graph/analysis/autograd_boundaries)
 
 torch.autograd.grad needs outputs whose whole history is in the graph.  The engine runs on the fakes to find which
 gradients there are; its errors are breaks.
@@ -10,28 +10,24 @@ gradients there are; its errors are breaks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch._functorch import predispatch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx.node import has_side_effect
-from torch.nn.modules._functions import BackwardHookFunction
-from torch.utils.hooks import BackwardHook
 
 from stator import _core
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import autograd_boundaries as boundaries
 from stator.graph.state.torch_state import ANOMALY_MODE
-from stator.guards.guard import Kind
-from stator.heap.raw_access import instance_dict
 from stator.host.suspended_patches import own_entry
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
-from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
@@ -44,7 +40,6 @@ ENTER = getattr(predispatch, "_enter_dual_level", C._enter_dual_level)
 EXIT = getattr(predispatch, "_exit_dual_level", C._exit_dual_level)
 MAKE = getattr(predispatch, "_make_dual", torch._VF._make_dual)
 UNPACK = getattr(predispatch, "_unpack_dual", torch._VF._unpack_dual)
-_HOOK = "a backward hook on a module"
 _PARAMETER = "a Parameter or Buffer made inside the captured code"
 
 
@@ -87,7 +82,7 @@ def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...], accumulates:
     vm.recorder.refuse_tangents(what)
     hooked = any(hook is not None and (hook.node is None and not accumulates or hook.on_node)
                  for _, hook in vm.autograd.hooks.values())
-    if vm.autograd.retained and not accumulates or vm.autograd.watches or vm.torch_state.hooks or hooked:
+    if (vm.autograd.retained or vm.autograd.watches) and not accumulates or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{what}, after retain_grad() or a hook was registered")
     if any(flag is not None and type(flag) is not bool for flag in flags):
         raise Break("SB016", f"{what}, with flags that are no constants")
@@ -165,11 +160,14 @@ def handed_on(vm: VM, found: tuple[Any, ...]) -> Any:
 
 
 def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: object, options: dict[str, Any],
-                     found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad) -> None:
-    vm.recorder.record("call_function", target, (outputs, inputs, seeds), options, found)
+                     found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad,
+                     more: tuple[Any, ...] = (), made: Sequence[Any] = ()) -> fx.Node:
+    """One node; `more` are arguments, and `made` are results, behind the usual ones."""
+    node = vm.recorder.record("call_function", target, (outputs, inputs, seeds, *more), options, (*found, *made))
     vm.recorder.log.changes += 1
     vm.autograd.consumes = vm.autograd.consumes or not (
         options["create_graph"] if options["retain_graph"] is None else options["retain_graph"])
+    return node
 
 
 has_side_effect(ENTER)
@@ -251,56 +249,3 @@ def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: ob
     vm.recorder.record("call_function", boundaries.new_parameter, (data, requires_grad), {}, made)
     vm.recorder.log.changes += 1
     return made
-
-
-@rule(BackwardHook.setup_input_hook)
-def _setup_input(vm: VM, self: object, args: object) -> Any:
-    attributes = instance_dict(self)
-    if type(args) is not tuple or id(self) in vm.heap.by_standin or attributes is None \
-            or id(self) in vm.autograd.watches:
-        raise Break("SB016", _HOOK)
-    require_plain(vm, _HOOK)
-    module = original_of(vm, attributes["module"])
-    hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
-                     for name in ("user_hooks", "user_pre_hooks"))
-    node = vm.recorder.record("call_function", boundaries.WatchModule(module, hooks, before), (), {}, None)
-    vm.autograd.watches[id(self)] = (self, node)
-    return watched(vm, self, args, boundaries.through_input)
-
-
-@rule(BackwardHook.setup_output_hook)
-def _setup_output(vm: VM, self: object, args: object) -> Any:
-    if id(self) not in vm.autograd.watches:
-        raise Break("SB016", _HOOK)
-    if type(args) is tuple:
-        return watched(vm, self, args, boundaries.through_output)
-    if is_a(args, tuple):
-        raise Break("SB016", f"{_HOOK} that returns a {type(args).__name__}")
-    return watched(vm, self, (args,), boundaries.through_output)[0]
-
-
-def original_of(vm: VM, value: object) -> Any:
-    """The user's object behind a value: the hook that a later backward pass calls."""
-    tracker = vm.heap.by_standin.get(id(value))
-    if tracker is None and not is_outside(vm, value):
-        raise Break("SB016", f"{_HOOK} that was made inside the captured code")
-    original = value if tracker is None else tracker.original
-    vm.heap.guard(vm.heap.source_of(value), Kind.ID, original)
-    return original
-
-
-def watched(vm: VM, watch: object, values: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
-    """The values of one side of a module, its tensors new ones where gradients flow through them."""
-    require_plain(vm, _HOOK)
-    tensors = [each for each in values if type(each) is FakeTensor]
-    if not tensors and any(is_a(each, torch.Tensor) for each in values):
-        raise Break("SB016", _HOOK)
-    places = tuple([each if type(each) is FakeTensor else None for each in values])
-    with torch._C.DisableTorchFunction():
-        flows = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-        found = iter(BackwardHookFunction.apply(*tensors) if flows else tensors)
-    result = tuple([next(found) if type(each) is FakeTensor else each for each in values])
-    parts = tuple([each if type(each) is FakeTensor else None for each in result]) if flows else None
-    vm.recorder.record("call_function", function, (vm.autograd.watches[id(watch)][1], places), {}, parts)
-    vm.recorder.log.changes += 1
-    return result

@@ -21,6 +21,7 @@ from stator.breaks import Break
 from stator.graph.analysis import autograd_boundaries as boundaries
 from stator.graph.analysis.mutation import storage_of, writes, written_storages
 from stator.heap.tracker import VariableTracker
+from stator.host.hook_handles import handle_numbers_kept
 from stator.interp.frame import Raised
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
@@ -60,10 +61,15 @@ class LeafHooks:
             self.saved = [(each, saved_storages(each)) for each in boundaries.functions_behind(outputs)]
             self.accumulators = {id(each.variable): each for each, _ in self.saved
                                  if type(each) is boundaries.AccumulateGrad}
-            return [leaf.register_hook(self._noted(place)) for place, leaf in enumerate(self.leaves)]
+            with handle_numbers_kept():
+                return [leaf.register_hook(self._noted(place)) for place, leaf in enumerate(self.leaves)]
 
     def _noted(self, place: int) -> Callable[[object], None]:
-        return lambda grad: self.order.append(place)
+        def note(grad: object) -> None:
+            if place in self.order:  # the pass through a branch runs the engine on each way before it goes on
+                self.order.remove(place)
+            self.order.append(place)
+        return note
 
     def before(self, place: int, grad: FakeTensor) -> FakeTensor:
         """The gradient that a leaf gets, after the hooks on it."""

@@ -192,6 +192,10 @@ def test_torchs_classes_catch_stators_errors_once_they_are_loaded(monkeypatch):
     assert isinstance(raised(fullgraph=True), theirs.Unsupported)
     for again in (pickle.loads(pickle.dumps(after)), copy.copy(after)):
         assert isinstance(again, theirs.Unsupported) and str(again) == str(after)
+    assert isinstance(after, theirs.UserError) and after.code == "SB002"
+    with pytest.raises(theirs.Unsupported) as caught:
+        stator.compile(lambda x: stator.graph_break(), backend="eager", fullgraph=True)(torch.ones(2))
+    assert not isinstance(caught.value, theirs.UserError)
     broken = raised(backend=failing)
     assert isinstance(broken, theirs.BackendCompilerFailed) and isinstance(broken.inner_exception, LookupError)
     assert not isinstance(broken, theirs.Unsupported) and "no such thing" in str(broken)

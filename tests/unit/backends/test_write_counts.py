@@ -50,6 +50,13 @@ def copied(x):
     return x * 2
 
 
+def moved(x):
+    x.add_(1)
+    x.data = torch.ones(3, 3)
+    x.mul_(2).view(-1).add_(1)
+    return x + 1
+
+
 def not_at_all(x):
     y = x.view(-1) + 1
     y.add_(1)
@@ -67,7 +74,7 @@ def statistics_of_instances(x):
     return F.instance_norm(torch.arange(72.0).view(2, 9, 4), x.view(-1), torch.ones(9))
 
 
-PROGRAMS = [each, statistics_of_instances, once, often, through_views, through_views_of_views, detached, by_data, copied, not_at_all]
+PROGRAMS = [each, statistics_of_instances, once, often, through_views, through_views_of_views, detached, by_data, copied, moved, not_at_all]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -80,6 +87,40 @@ def test_writes_are_counted_as_in_eager(program, backend):
             torch.testing.assert_close(compiled(found), program(expected))
             assert found._version == expected._version
             assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_writes_beside_differentiable_results_are_counted_unless_autograd_has_saved_the_memory(backend):
+    def program(w, count, scale):
+        count.add_(1).mul_(2).view(-1)[1:].zero_()
+        scale.add_(1)
+        return w * 2 + count.sum(), w * scale.sin()
+
+    found = []
+    for function in (program, stator.compile(program, backend=backend)):
+        w, count, scale = torch.ones(3, requires_grad=True), torch.zeros(3), torch.ones(3)
+        for _ in range(2):
+            sum(function(w, count, scale)).sum().backward()
+        found.append((count._version, count, scale, w.grad))
+    assert found[0][0] == found[1][0]
+    torch.testing.assert_close(found[0][1:], found[1][1:])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_results_of_inference_mode_are_inference_tensors(backend):
+    def program(x):
+        x = x * 3
+        with torch.inference_mode():
+            made = x * 2
+            part = made[1:]
+        return x + 1, made, part, x[:1]
+
+    for x in (torch.ones(3), torch.ones(3, requires_grad=True), torch.ones(4)):
+        expected, found = program(x), stator.compile(program, backend=backend)(x)
+        torch.testing.assert_close(found, expected)
+        assert [each.is_inference() for each in found] == [each.is_inference() for each in expected]
+        assert [each.requires_grad for each in found] == [each.requires_grad for each in expected]
+        assert found[2].untyped_storage().data_ptr() == found[1].untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -180,3 +180,25 @@ def test_the_text_of_the_residual_names_what_it_uses() -> None:
     assert type(made) is Readable and made.x.tolist() == [2.0, 2.0]
     text = "".join(event.residual_source for event in log if isinstance(event, events.CaptureFinished))
     assert "Readable" in text, text
+
+
+@dataclasses.dataclass
+class Pair:
+    first: int
+    second: int
+
+
+def test_a_set_that_is_as_before_at_the_end_asks_for_no_layout() -> None:
+    """`repr` of a dataclass adds to a set and removes: each call leaves another table, at addresses of the process."""
+    def program(x: torch.Tensor, working: set[str], name: str) -> tuple[torch.Tensor, str]:
+        working.add(name)
+        working.discard(name)
+        return x + 1, repr(Pair(5, 2))
+
+    compiled, given, wanted = stator.compile(program, backend="eager"), {"a"}, {"a"}
+    x = torch.ones(2)
+    with events.record() as log:
+        for _ in range(4):
+            assert compiled(x, given, "b")[1] == program(x, wanted, "b")[1]
+            assert _core.set_layout(given) == _core.set_layout(wanted)
+    assert sum(isinstance(event, events.CaptureStarted) for event in log) == 1

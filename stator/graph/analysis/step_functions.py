@@ -1,0 +1,81 @@
+"""Functions that the graph of a train step calls.   loss.backward(), scaler.step(optimizer)
+
+In: losses, leaves, hooks of modules as graphs; counts of infinite gradients.  Out: gradients, or an error of a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils.hooks import BackwardHook
+
+from stator.graph.analysis.autograd_boundaries import boundary
+
+
+class NotFinite(RuntimeError):
+    """The check of a GradScaler fails: the optimizer must not step."""
+
+
+@boundary
+def require_finite(found: list[torch.Tensor]) -> None:
+    """Go on where GradScaler has counted no gradient that is infinite or nan."""
+    if sum([each.item() for each in found]):
+        raise NotFinite("stator assertion: GradScaler found gradients that are not finite")
+
+
+def gradients_without_hooks(outputs: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """torch.autograd.grad of leaves whose hooks the graph has as nodes of its own."""
+    held = [(each._backward_hooks, dict(each._backward_hooks)) for each in inputs if each._backward_hooks]
+    try:
+        for hooks, _ in held:
+            hooks.clear()
+        return torch.autograd.grad(outputs, inputs, *args, **kwargs)
+    finally:
+        for hooks, functions in held:
+            hooks.update(functions)
+
+
+ModuleHookCall = tuple[BackwardHook, str, bool, Callable[..., Any], tuple[Any, ...], tuple[int, ...], int,
+                       tuple[tuple[str, int], ...]]
+
+
+@boundary
+def gradients_beside_modules(outputs: object, inputs: Sequence[Any], seeds: object, calls: Sequence[ModuleHookCall],
+                             **kwargs: Any) -> tuple[Any, ...]:
+    """The same where modules have hooks, whose graphs run in the pass; the tensors made by these follow."""
+    made: list[Any] = []
+    waiting = list(reversed(calls))
+    watches = {id(call[0]): call[0] for call in calls}
+    kept = {key: (watch.user_hooks, watch.user_pre_hooks, watch.input_tensors_index) for key, watch in watches.items()}
+
+    def run(watch: BackwardHook, side: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not waiting or waiting[-1][0] is not watch or waiting[-1][1] != side:
+            raise RuntimeError("hooks of modules are called in another order than in the capture")
+        *_, graph, operands, places, taken, plan = waiting.pop()
+        made.extend(graph(*[given[place] for place in places], *made[:taken], *operands))
+        return tuple([given[place] if kind == "given" else made[place] if kind == "made" else None
+                      for kind, place in plan])
+
+    for watch in watches.values():
+        watch.user_hooks, watch.user_pre_hooks = [], []
+    for watch, side, without_inputs, *_ in calls:
+        if side == "after":
+            watch.user_hooks = [lambda _, into, grads, own=watch: run(own, "after", (*into, *grads))]
+        else:
+            watch.user_pre_hooks = [lambda _, grads, own=watch: run(own, "before", grads)]
+        if without_inputs:  # the graph has the call of its hooks, and the residual the warning
+            watch.input_tensors_index = ()
+    try:
+        found = gradients_without_hooks(outputs, inputs, seeds, **kwargs)
+    finally:
+        for key, watch in watches.items():
+            watch.user_hooks, watch.user_pre_hooks, watch.input_tensors_index = kept[key]
+            watch.grad_outputs = None
+    if waiting:
+        raise RuntimeError("hooks of modules are not called as in the capture")
+    return *found, *made
+
+
+GRADIENTS = (torch.autograd.grad, gradients_without_hooks, gradients_beside_modules)

@@ -1,0 +1,71 @@
+"""Regular expressions made inside a capture: templates, warnings, printed patterns, and the caches of `re`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+
+import pytest
+import torch
+
+from tests.comparison import call, same_as_eager
+
+X = torch.ones(2)
+
+
+def replaced(x, text):
+    made = re.compile(text)
+    return made.sub(r"<\g<0>>", "a1b22"), made.subn(r"\g<0>!", "a1b22"), re.sub(text, r"[\g<0>]", "a1b2"), x + 1
+
+
+def replaced_by_a_wrong_template(x, template):
+    try:
+        return re.compile("(a)").sub(template, "bab"), x + 1
+    except re.error as error:
+        return str(error), x + 2
+
+
+def warned(x, text):
+    re.purge()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        made = re.compile(text)
+        again = re.compile(text)
+    return made.pattern, made is again, [str(each.message) for each in seen], x + 1
+
+
+def warned_and_wrong(x, text):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            re.compile(text)
+        except re.error as error:
+            return str(error), [str(each.message) for each in seen], x + 1
+    return x
+
+
+def printed(x, text):
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        made = re.compile(text, re.DEBUG)
+    return made.pattern, shown.getvalue(), made.match("ab") is None, x + 1
+
+
+def emptied(x, text):
+    first = re.compile(text)
+    re.purge()
+    return first is re.compile(text), first == re.compile(text), x + 1
+
+
+@pytest.mark.parametrize("function, first, second", [
+    (replaced, r"\d", r"\d+"),
+    (replaced_by_a_wrong_template, r"<\1>", r"<\2>"),
+    (warned, "[a--b]", "[ab]"),
+    (warned_and_wrong, "[a--b](", "(["),
+    (printed, "a(b)", "[c-d]+"),
+    (emptied, "a(b)", "[c-d]+"),
+])
+def test_patterns_are_captured_whole(function, first, second):
+    same_as_eager(function, call(X, first), call(X, second), call(X, first))
