@@ -56,13 +56,12 @@ def _process_class(vm: VM, callee: Any, cls: Any, *args: Any, **kwargs: Any) -> 
     return note_class(vm, vm.native_unhooked(callee, (cls, *args), kwargs))
 
 
-_FIELDS = "__dataclass_fields__"
-_KIND = dataclasses.Field.__dict__["_field_type"]
+_FIELDS, _KIND = "__dataclass_fields__", dataclasses.Field.__dict__["_field_type"]
 _REGULAR: object = dataclasses._FIELD  # type: ignore[attr-defined]
 
 
 @rule(dataclasses.fields)
-def _fields(vm: VM, callee: Any, instance: Any, /) -> Any:
+def _fields(vm: VM, callee: object, instance: object, /) -> object:
     """fields() of an instance whose class has been asked before: all that it reads is guarded already."""
     cls, heap, lookups = type(instance), vm.heap, vm.classes.lookups
     found = heap.by_original.get(id(lookups.get((cls, _FIELDS))))
@@ -72,11 +71,10 @@ def _fields(vm: VM, callee: Any, instance: Any, /) -> Any:
         return INTERPRETED
     regular = []
     for each in dict.values(found.standin):
-        field = each.value if type(each) is Box and each.forced else each
+        field: object = each.value if type(each) is Box and each.forced else each
         if type(field) is not dataclasses.Field or type(kind := _KIND.__get__(field)) is Box and not kind.forced:
             return INTERPRETED
-        if (kind.raw if type(kind) is Box else heap.original_of(kind)) is _REGULAR:
-            regular.append(field)
+        regular += [field] if (kind.raw if type(kind) is Box else heap.original_of(kind)) is _REGULAR else []
     return tuple(regular) if read_instance_dict(vm, instance, _FIELDS) is MISSING else INTERPRETED
 
 
