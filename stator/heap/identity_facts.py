@@ -31,7 +31,8 @@ _EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their ite
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
 _SHAPES = frozenset({ShadowKind.OBJECT, ShadowKind.OPAQUE})
-_NOT_ASKED = frozenset({int, str, bool, float, complex, bytes, type(None), Box, types.FunctionType})
+_ATOMS = frozenset({int, str, bool, bytes, type(None)})
+_NOT_ASKED = _ATOMS | {float, complex, Box, types.FunctionType}
 PAIRS = 32  # more are asked for in one guard
 
 
@@ -72,6 +73,8 @@ def identities(heap: Heap, values: Iterable[Any]) -> list[Source]:
     while pending:
         value = pending.pop()
         cls = type(value)
+        if cls in _ATOMS and id(value) not in heap.by_standin:
+            continue
         if cls in _BOUND:
             value = value.__self__
         elif is_a(value, weakref.ref):

@@ -118,6 +118,7 @@ class FunctionState(Mechanism):
     callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators
     compiled_inside: dict[int, Any] = field(default_factory=dict)  # compiled functions made by the trace
     coded: dict[int, Any] = field(default_factory=dict)  # outside functions whose code is guarded
+    closures: dict[int, Any] = field(default_factory=dict)  # -> (one of the process, the stand-ins of its cells)
     members: dict[types.FunctionType, dict[str, Any]] = field(default_factory=dict)  # assigned to outside functions
 
     def fingerprint(self) -> Any:

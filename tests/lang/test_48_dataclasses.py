@@ -156,3 +156,44 @@ def list_of_dataclasses(outputs):
     for i, o in enumerate(outputs):
         o.logits = o.loss * i
     return outputs[1].logits, [dataclasses.replace(o, loss=None) for o in outputs]
+
+
+@case(lambda: call([Output(ramp(2)), Output(ramp(2), 1)]))
+def fields_of_several_instances(outputs):
+    made = Output(outputs[0].loss, 3)
+    known = [dataclasses.fields(each) for each in (*outputs, made)]
+    names = [f.name for fields in known for f in fields]
+    return outputs[0].loss * len(names), names, known[0] == known[2], known[0] is known[1]
+
+
+@case(lambda: call(ramp(2), Config()))
+def fields_after_one_became_a_pseudo_field(x, config):
+    before = [f.name for f in dataclasses.fields(Config(3))]
+    changed = dataclasses.fields(config)[1]
+    kind, changed._field_type = changed._field_type, dataclasses._FIELD_CLASSVAR
+    between = [f.name for f in dataclasses.fields(config)]
+    changed._field_type = kind
+    return x + len(before) - len(between), before, between, [f.name for f in dataclasses.fields(config)]
+
+
+@case(lambda: call(ramp(2), Config()))
+def fields_that_an_instance_or_the_table_hides(x, config):
+    first = dataclasses.fields(Config())
+    config.__dataclass_fields__ = {}
+    hidden = dataclasses.fields(config)
+    table = Config.__dataclass_fields__
+    whole = dict(table)
+    table.pop("scale")
+    less = [f.name for f in dataclasses.fields(Config())]
+    table.clear()
+    table.update(whole)
+    return x * len(first), hidden, less
+
+
+@case(lambda: call(ramp(2), Slotted(ramp(2))))
+def slots_read_written_and_deleted(x, slotted):
+    first, again = slotted.b, slotted.b
+    slotted.b = 7
+    written = slotted.b
+    del slotted.b
+    return x + first + again + written, hasattr(slotted, "b"), slotted.a * 2

@@ -157,13 +157,18 @@ def guard_code(vm: VM, fn: types.FunctionType) -> None:
 
 
 def closure_of(vm: VM, fn: types.FunctionType) -> tuple[Any, ...]:
+    known = vm.functions.closures.get(id(fn))
+    if known is not None:
+        return known[1]
     cells = fn.__closure__ or ()
     if id(fn) in vm.fresh:
         return cells
     source = vm.heap.source_of(fn)
     if type(source) is Pinned:  # __closure__ is read-only: the cells can be pinned themselves
-        return tuple(vm.heap.adopt(cell, Pinned(cell, name))
-                     for name, cell in zip(fn.__code__.co_freevars, cells, strict=True))
+        adopted = tuple([vm.heap.adopt(cell, Pinned(cell, name))
+                         for name, cell in zip(fn.__code__.co_freevars, cells, strict=True)])
+        vm.functions.closures[id(fn)] = fn, adopted
+        return adopted
     closure = Attr(source, "__closure__")
     return tuple(vm.heap.adopt(cell, Index(closure, i)) for i, cell in enumerate(cells))
 

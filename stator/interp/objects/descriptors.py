@@ -182,7 +182,7 @@ def adopt_entry(vm: VM, value: object, owner: type) -> Any:
     for base in mro_of(owner):
         if any(v is value for v in vm.classes.overlays.get(base, {}).values()):
             return value  # put there during the trace
-        if any(v is value for v in base.__dict__.values()):
+        if id(value) in map(id, base.__dict__.values()):
             if id(base) in vm.fresh:
                 return value
             break  # a class made in the trace may inherit it from one that was there before
@@ -196,10 +196,13 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
     """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
     name = descr.__name__
     heap = vm.heap
+    tracker = heap.by_standin.get(id(obj))
+    box = tracker.initial_slots.get(descr) if tracker is not None and tracker.initial_slots else None
+    if box is not None and box.forced and id(tracker) not in heap.changes.written:
+        return vm.give(box.value, cont)  # a slot that was read before
     if id(obj) in vm.autograd.nodes:
         raise Break("SB016", f"{name} of a grad_fn")
     if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
-        tracker = heap.by_standin.get(id(obj))
         if tracker is not None:
             if tracker.shape is ShadowKind.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")

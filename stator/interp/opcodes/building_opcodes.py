@@ -38,6 +38,9 @@ def BUILD_SET(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 
 def put(vm: VM, target: set[Any], item: object) -> None:
+    if type(item) is str and id(target) not in vm.heap.by_standin:
+        vm.native(set.add, (target, item))
+        return
     vm.heap.expose_deep(item)
     note_compared(vm.heap, (target, item))
     vm.native(set.add, (target, symbolic_numbers.specialise_deep(vm, item)))
