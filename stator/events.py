@@ -126,9 +126,7 @@ class EagerFallback(Event):
     line: int | None = None
 
 
-class ComputedAhead(Event):
-    """Under fullgraph, in place of a graph break: a guard computes in each call what decides the capture."""
-
+class ComputedAhead(Event):  # under fullgraph, in place of a graph break: a guard computes what decides the capture
     name: str
     cause: str
     filename: str | None

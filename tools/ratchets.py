@@ -120,7 +120,7 @@ LARGE_CLASSES = {
 }
 
 # Words of torch's and CPython's documentation.
-VOCABULARY = frozenset("""
+VOCABULARY = frozenset("""dataclass fields
 abstract aot api argument arithmetic array assert assertion assignment async attention attribute autograd backend
 backward binding builtin cache call callable checkpoint class compilation compile compiled compiler cond constant
 container context copied copies copying cuda data decimal decode default delegation deprecation descriptor device

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ import torch
 from torch._functorch import config
 from torch._guards import CompileContext, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import events
 from stator.backends.aot_rules import (
@@ -45,6 +43,7 @@ from stator.backends.returned_views import WrittenAfterwards, take_views_out, un
 from stator.backends.step_gradients import consumed_results, has_nothing_to_fuse, with_histories
 from stator.backends.symbol_inputs import with_symbols
 from stator.backends.write_counts import (
+    dispatch_keys_kept,
     inference_results,
     with_inference_results,
     with_write_counts,
@@ -213,27 +212,6 @@ def backward_alone() -> contextlib.AbstractContextManager[Any]:
     """Have AOTAutograd trace the backward pass without autocast: in eager that around `backward()` counts."""
     ambient = config.backward_pass_autocast == "same_as_forward"  # its default
     return config.patch(whole() | ({"backward_pass_autocast": "off"} if ambient else {}))
-
-
-@contextlib.contextmanager
-def dispatch_keys_kept(gm: torch.fx.GraphModule) -> Iterator[None]:
-    """Restore torch's dispatch keys where a compiler fails inside inference mode.
-
-    The guard of the mode dies with the frames of the error, and puts back keys of modes that were left before.
-    """
-    if not gm.graph.find_nodes(op="call_function", target=_enter_inference_mode):
-        yield
-        return
-    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(),
-                                         torch._C._dispatch_tls_local_exclude_set()):
-        try:
-            yield
-        except Exception as error:
-            cause: BaseException | None = error
-            while cause is not None:
-                traceback.clear_frames(cause.__traceback__)
-                cause = cause.__cause__ or cause.__context__
-            raise
 
 
 def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:

@@ -5,11 +5,14 @@ In: a graph and its fakes, which the trace has written to as the program does.  
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator.graph.analysis.mutation import storage_of, written_storages
 
@@ -106,6 +109,27 @@ def flat(values: Sequence[Any]) -> Iterator[Any]:
 
 
 # ---------------------------------------------------------------------- inference mode
+
+
+@contextlib.contextmanager
+def dispatch_keys_kept(gm: torch.fx.GraphModule) -> Iterator[None]:
+    """Restore torch's dispatch keys where a compiler fails inside inference mode.
+
+    The guard of the mode dies with the frames of the error, and puts back keys of modes that were left before.
+    """
+    if not gm.graph.find_nodes(op="call_function", target=_enter_inference_mode):
+        yield
+        return
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(),
+                                         torch._C._dispatch_tls_local_exclude_set()):
+        try:
+            yield
+        except Exception as error:
+            cause: BaseException | None = error
+            while cause is not None:
+                traceback.clear_frames(cause.__traceback__)
+                cause = cause.__cause__ or cause.__context__
+            raise
 
 
 def inference_results(gm: torch.fx.GraphModule) -> tuple[int, ...]:

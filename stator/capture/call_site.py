@@ -172,5 +172,4 @@ class CallSite:
 
     def breaks_are_errors(self, vm: VM) -> bool:
         """The same as that of the policy, also where the trace stopped before it had one."""
-        policy: bool | None = vm.policy.error_policy
-        return self.settings.fullgraph if policy is None else policy
+        return self.settings.fullgraph if vm.policy.error_policy is None else vm.policy.error_policy

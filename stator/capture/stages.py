@@ -72,6 +72,7 @@ from stator.shapes.symbol_guards import require_declared, shape_guards
 from stator.shapes.symbolic_values import in_the_users_terms
 
 ATTEMPTS = 3
+_NEVER_WHOLE = (Strategy.FUNCTION_MODES, Strategy.CODE_FROM_TEXT)  # without them the call breaks in another place
 
 
 class WorldChanged(Exception):
@@ -369,9 +370,6 @@ def decline(site: CallSite, why: str) -> None:
     if site.settings.fullgraph:
         raise stop.as_unsupported() from None
     events.emit(events.EagerFallback(site.name, why, stop.filename, stop.line))
-
-
-_NEVER_WHOLE = (Strategy.FUNCTION_MODES, Strategy.CODE_FROM_TEXT)  # without them the call breaks in another place
 
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:

@@ -158,22 +158,6 @@ def note_warning(vm: VM, message: object, category: object, level: int = 1, sour
     note_shown(vm, kind(message, category, frame.filename, frame.line, outward))
 
 
-def note_compiler_warning(vm: VM, text: str, category: type, filename: str, line: int) -> bool:
-    """Keep a warning of the compiler, which points into a text; False: a filter makes an exception of it."""
-    if warnings_can_raise():
-        raise Break("SB013", "a warning while a filter turns warnings into errors")
-    vm.heap.guard_call(warnings_can_raise, False)
-    effect = PlainCall(warnings.warn_explicit, (text, category, filename, line), {})
-    if vm.warnings.recordings:
-        if vm.warnings.recordings[-1].compiler_warned(vm, text, category, filename, line) == "error":
-            return False
-        if vm.warnings.recordings[-1].log is not None:
-            note(vm, effect, False, warnings)
-            return True
-    note_shown(vm, effect)
-    return True
-
-
 def note_shown(vm: VM, effect: object) -> None:
     """Keep a warning that is shown as the process shows warnings."""
     if list_of_warnings(vm) is not None:

@@ -18,14 +18,10 @@ from torch import fx
 from stator import events
 from stator.breaks import Break, Strategy
 from stator.emit.rebuild.values import Rebuilder
+from stator.emit.residual import kept_inputs
 from stator.emit.residual.eager_calls import forgive, run_as_it_is
 from stator.emit.residual.graph_inputs import handed_over
-from stator.emit.residual.kept_inputs import (
-    copies_for_redo,
-    small_enough,
-    writes_at_risk,
-    writes_before_a_check,
-)
+from stator.emit.residual.kept_inputs import copies_for_redo, small_enough, unchecked_step, writes_at_risk
 from stator.errors import BackendError
 from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.analysis.mutation import is_repeatable, writes
@@ -80,7 +76,7 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     given = [each.tensor for each in inputs if each.tensor is not None]
     kept = fails and bool(at_risk) and small_enough([each.tensor for each in at_risk], given)
     if checks and not kept:
-        at_risk = writes_before_a_check(graph, written)
+        at_risk = kept_inputs.writes_before_a_check(graph, written)
         kept = bool(at_risk)
         if not counted or not small_enough([each.tensor for each in at_risk], given):
             raise unchecked_step()
@@ -97,11 +93,6 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
         redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
         return call_or_raise(build, module, inside, undo, [*head, f"versions = {versions}"], redo)
     return call_or_raise(build, module, inside, undo, head)
-
-
-def unchecked_step() -> Break:
-    return Break("SB002", "the check of a GradScaler, behind what cannot be taken back",
-                 turn_off=Strategy.UNSPOKEN_ASSERTIONS)
 
 
 def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], undo: list[str],

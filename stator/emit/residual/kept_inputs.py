@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.breaks import Break, Strategy
 from stator.emit.source_writer import Writer
 from stator.graph.analysis.may_fail import Memory, memory_written_by, node_may_fail, stem_of
 from stator.graph.analysis.mutation import changes_views
@@ -143,3 +144,8 @@ def put_back(kept: list[Any]) -> bool:
             if version is not None:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
     return True
+
+
+def unchecked_step() -> Break:
+    return Break("SB002", "the check of a GradScaler, behind what cannot be taken back",
+                 turn_off=Strategy.UNSPOKEN_ASSERTIONS)

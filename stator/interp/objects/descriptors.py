@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextvars
 import enum
 import types
@@ -233,7 +232,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
     if type(obj) is types.FunctionType and (kept := function_attributes.read(vm, obj, name)) is not MISSING:
         return vm.give(kept, cont)
     if type(obj) is types.FunctionType and name in ("__globals__", "__builtins__"):
-        return vm.give(namespace_of_function(vm, obj, descr.__get__(obj), name), cont)
+        return vm.give(function_attributes.namespace_of_function(vm, obj, descr.__get__(obj), name), cont)
     if type(obj) is types.MethodType and name == "__doc__":
         return vm.load_attr(obj.__func__, name, cont)
     if name == "__isabstractmethod__" or name == "__name__" and is_a(obj, property):  # asks the functions inside
@@ -280,17 +279,6 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         value = heap.adopt(value, Attr(tracker.source, name) if type(obj) in TRUSTED_TYPES
                            else CallOf(Pinned(descr.__get__), (tracker.source,)))
     vm.give(value, cont)
-
-
-def namespace_of_function(vm: VM, fn: types.FunctionType, names: Any, name: str) -> object:
-    """The one dict that holds the globals or builtins of a function, for whoever reads names or the dict."""
-    if type(names) is not dict or vm.heap.tracker_of(names) is not None:
-        return names  # made by the program for exec()
-    if id(fn) not in vm.fresh:
-        vm.heap.guard(Attr(vm.heap.source_of(fn), name), Kind.ID, names)
-    elif names is not fn.__globals__ and names is not builtins.__dict__:
-        return names
-    return vm.heap.scope(names).view()
 
 
 def _read_context(heap: Heap, descr: Any, standin: object) -> Any:

@@ -7,6 +7,7 @@ from the function itself breaks (`refuse_renamed`).
 
 from __future__ import annotations
 
+import builtins
 import types
 from typing import Any
 
@@ -17,7 +18,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.services import VM
-from stator.source import Pinned
+from stator.source import Attr, Pinned
 
 _KEPT = frozenset({"__name__", "__qualname__", "__doc__", "__module__", "__defaults__"})
 _CODE = frozenset({"__code__", "__kwdefaults__", "__annotations__", "__type_params__"})  # read in many ways
@@ -79,3 +80,14 @@ def guard_distinct(heap: Heap, members: dict[types.FunctionType, dict[str, objec
             elif type(place) is not Pinned or type(source) is not Pinned:
                 mine, known = (source, fn) if type(place) is Pinned else (place, other)
                 heap.guard(mine, Kind.NOT_ID, known)
+
+
+def namespace_of_function(vm: VM, fn: types.FunctionType, names: Any, name: str) -> object:
+    """The one dict that holds the globals or builtins of a function, for whoever reads names or the dict."""
+    if type(names) is not dict or vm.heap.tracker_of(names) is not None:
+        return names  # made by the program for exec()
+    if id(fn) not in vm.fresh:
+        vm.heap.guard(Attr(vm.heap.source_of(fn), name), Kind.ID, names)
+    elif names is not fn.__globals__ and names is not builtins.__dict__:
+        return names
+    return vm.heap.scope(names).view()

@@ -7,7 +7,6 @@ natively on fresh classes, and what they made counts as made by the trace.
 from __future__ import annotations
 
 import _thread
-import builtins
 import collections
 import dataclasses
 import enum
@@ -19,12 +18,10 @@ from typing import Any
 import typing_extensions
 
 from stator.breaks import Break
-from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING
 from stator.interp.machine import is_own
-from stator.interp.objects.attributes import read_instance_dict
-from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
 
@@ -56,26 +53,6 @@ def _process_class(vm: VM, callee: Any, cls: Any, *args: Any, **kwargs: Any) -> 
     return note_class(vm, vm.native_unhooked(callee, (cls, *args), kwargs))
 
 
-_FIELDS, _KIND = "__dataclass_fields__", dataclasses.Field.__dict__["_field_type"]
-_REGULAR: object = dataclasses._FIELD  # type: ignore[attr-defined]
-
-
-@rule(dataclasses.fields)
-def _fields(vm: VM, callee: object, instance: object, /) -> object:
-    """fields() of an instance whose class has been asked before: all that it reads is guarded already."""
-    cls, heap, lookups = type(instance), vm.heap, vm.classes.lookups
-    found = heap.by_original.get(id(lookups.get((cls, _FIELDS))))
-    if found is None or found.shape is not ShadowKind.DICT or id(callee) not in vm.functions.coded \
-            or vm.classes.overlays or type(lookups.get((cls, "__getattribute__"))) is not types.WrapperDescriptorType \
-            or any(heap.scope(vars(module)).overlay for module in (dataclasses, builtins)):
-        return INTERPRETED
-    regular = []
-    for each in dict.values(found.standin):
-        field: object = each.value if type(each) is Box and each.forced else each
-        if type(field) is not dataclasses.Field or type(kind := _KIND.__get__(field)) is Box and not kind.forced:
-            return INTERPRETED
-        regular += [field] if (kind.raw if type(kind) is Box else heap.original_of(kind)) is _REGULAR else []
-    return tuple(regular) if read_instance_dict(vm, instance, _FIELDS) is MISSING else INTERPRETED
 
 
 @rule(_thread.get_ident)

@@ -27,7 +27,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import is_own
-from stator.interp.noted_effects import note_compiler_warning
+from stator.interp.noted_effects import PlainCall, note, note_shown, warnings_can_raise
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.opcodes.name_opcodes import builtins_of, import_module
 from stator.interp.rule_registry import rule
@@ -256,3 +256,19 @@ def _import_by_name(vm: VM, name: object, package: object = None) -> object:
         raise Break("SB001", "importlib.import_module() of a relative name")
     found = import_module(vm, vm.running, name, (), 0)
     return found if "." not in name else sys.modules[name]
+
+
+def note_compiler_warning(vm: VM, text: str, category: type, filename: str, line: int) -> bool:
+    """Keep a warning of the compiler, which points into a text; False: a filter makes an exception of it."""
+    if warnings_can_raise():
+        raise Break("SB013", "a warning while a filter turns warnings into errors")
+    vm.heap.guard_call(warnings_can_raise, False)
+    effect = PlainCall(warnings.warn_explicit, (text, category, filename, line), {})
+    if vm.warnings.recordings:
+        if vm.warnings.recordings[-1].compiler_warned(vm, text, category, filename, line) == "error":
+            return False
+        if vm.warnings.recordings[-1].log is not None:
+            note(vm, effect, False, warnings)
+            return True
+    note_shown(vm, effect)
+    return True
