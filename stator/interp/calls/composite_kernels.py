@@ -9,6 +9,7 @@ convert in a way that is not known here leave the operator in the graph.
 from __future__ import annotations
 
 import inspect
+import re
 import types
 from collections.abc import Mapping, Sequence
 
@@ -27,6 +28,7 @@ from stator.source import Pinned
 
 OPERATORS = (OpOverload, OpOverloadPacket)
 _COMPOSITE = "CompositeImplicitAutograd"
+_FOLDERS = re.compile(r"registered at .*/")
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CONVERTED = (list, torch.dtype, torch.layout, torch.memory_format)  # made by the dispatcher from empty arguments
 _EXACT: dict[str, tuple[type, ...]] = {
@@ -60,7 +62,7 @@ def call_composite(vm: VM, target: OpOverload | OpOverloadPacket, args: Sequence
     operator = _only_overload(target)
     if operator is None or operator.namespace in ("aten", "prims"):
         return False
-    registered = torch._C._dispatch_dump(operator.name())
+    registered = registrations(operator.name())
     known = _KERNELS.get(operator)
     if known is None or known[0] != registered:
         known = _KERNELS[operator] = registered, _kernel(operator)
@@ -72,9 +74,14 @@ def call_composite(vm: VM, target: OpOverload | OpOverloadPacket, args: Sequence
         given, named = _converted(operator, args, kwargs or {})
     except _Unknown:
         return False
-    vm.heap.guard_call(torch._C._dispatch_dump, registered, Pinned(operator.name()))
+    vm.heap.guard_call(registrations, registered, Pinned(operator.name()))
     vm.call(known[1], given, named, CompositeResult(operator, cont))
     return True
+
+
+def registrations(name: str) -> str:
+    """Kernels of an operator, and the lines that registered them; without folders, which other machines do not have."""
+    return _FOLDERS.sub("registered at ", torch._C._dispatch_dump(name))
 
 
 def _only_overload(target: OpOverload | OpOverloadPacket) -> OpOverload | None:
