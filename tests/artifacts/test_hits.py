@@ -40,7 +40,7 @@ def test_changes_of_a_package_give_no_stale_result() -> None:
 
 @pytest.mark.slow  # a thousand processes
 def test_a_thousand_changes_of_a_package() -> None:
-    output, = in_new_interpreters(["-m", "tests.artifacts.package_mutations", "1000"])
+    output, = in_new_interpreters(["-m", "tests.artifacts.package_mutations", "1000"], seconds=1200)
     assert output.splitlines()[-1].endswith(" 0 problems")
 
 
