@@ -102,6 +102,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/tensor_values.py": "docs/graph-breaks.md",  # step 16: torch.equal
     "stator/interp/tensors/data_in_graph.py": "docs/graph-breaks.md",  # step 16: `x.data = y` of a tensor that is used
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
+    "stator/graph/record/item_layouts.py": "docs/graph-breaks.md",  # step 16: strides that only kernels know
     "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
     "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
     "stator/capture/checkpoint_keys.py": "docs/from-torch-compile.md",  # step 16: keys of torch.compile's modules

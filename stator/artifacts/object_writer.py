@@ -75,7 +75,9 @@ class Describer(ValueWriter):
             return ["same", self.value(cells["compiled"].cell_contents)]
         text = value.__globals__.get(TEXT)
         if code.co_filename.startswith(RESIDUAL):
-            text = "".join(linecache.cache[code.co_filename][2])  # type: ignore[misc]
+            if (lines := linecache.cache.get(code.co_filename)) is None:  # the program has cleared that cache
+                raise NotPortable("a residual program whose text is no longer in linecache")
+            text = "".join(lines[2])  # type: ignore[misc]
         if type(text) is str:
             names = {name: self.value(item) for name, item in value.__globals__.items()
                      if name not in (TEXT, "__builtins__", code.co_name) and item is not value

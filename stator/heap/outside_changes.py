@@ -225,7 +225,7 @@ def _is_of_program(callback: object) -> bool:
         type(callback) is types.FunctionType and str(callback.__module__).startswith(_TABLES))
 
 
-def _callback_of(reference: object) -> Any:
+def callback_of(reference: object) -> Any:
     """Of a proxy, which passes every question on to what it shows, it is the one object that it holds."""
     if is_a(reference, weakref.ProxyTypes):
         return next(iter(gc.get_referents(reference)), None)
@@ -238,7 +238,7 @@ def _death_is_seen(dying: object, ours: dict[int, int]) -> bool:
     while todo and len(seen) < PARTS_LIMIT:
         part = todo.pop()
         if any(type(base.__dict__.get("__del__")) is types.FunctionType for base in mro_of(type(part))) \
-                or any(_is_of_program(_callback_of(reference)) for reference in weakref.getweakrefs(part)):
+                or any(_is_of_program(callback_of(reference)) for reference in weakref.getweakrefs(part)):
             return True
         for inner in gc.get_referents(part):
             if id(inner) not in seen and not is_a(inner, _LIVING) and type(inner) not in CONSTANT_TYPES \

@@ -90,7 +90,7 @@ row.shell(C, "_is_autocast_available _autocast_supported_devices _has_distribute
           "_cuda_getArchFlags _mtia_isBuilt _has_cuda has_cudnn", calls_back=True,
           why="fixed when torch was built")
 row.pure(C._cpu, "_get_cpu_capability _is_avx2_supported _is_avx512_supported _is_vnni_supported "
-         "_is_amx_tile_supported _is_amx_fp16_supported", why="fixed for this processor")
+         "_is_amx_tile_supported _is_amx_fp16_supported", calls_back=True, why="fixed for this processor")
 row.outside(C, "_get_accelerator _accelerator_getAccelerator _parallel_info "
             "_dispatch_has_kernel _get_backcompat_broadcast_warn _get_backcompat_keepdim_warn "
             "_get_blas_preferred_backend _get_blas_default_backend "

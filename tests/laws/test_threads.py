@@ -55,4 +55,4 @@ def test_the_sum_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         return self.residual(*self.program.values(values[:self.count]))
 
     monkeypatch.setattr(UnderLocks, "__call__", unlocked)
-    assert any(total_of(ROUNDS) != THREADS * ROUNDS + 1 for _ in range(20))
+    assert any(total_of(ROUNDS) != THREADS * ROUNDS + 1 for _ in range(400))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 import weakref
 from collections.abc import Callable, Sequence
@@ -50,6 +51,7 @@ from stator.source import CallOf, Drawn, Local, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
+_NUMBERS = itertools.count(1)
 RESERVED = frozenset({"state", "kept", "streams", "generators", "out", "graph", "inputs", "residual", "failed",
                       "versions", "error", "slice", "set", "id", "setattr", "delattr", "float", "frozenset", "del"})
 
@@ -71,7 +73,7 @@ class Residual:
     of_seed: bool = False  # whether hashes of strings have decided something
 
     def filename(self) -> str:
-        return f"<stator residual {id(self):x}>"
+        return f"<stator residual {next(_NUMBERS)}>"  # an address could be that of one which is not let go yet
 
     def link(self, compiled: object, backend: str = "") -> Any:
         """The residual as a function, with the compiled graph bound to its name."""

@@ -28,6 +28,7 @@ from stator.graph.metadata.input_layouts import EntryLayouts
 from stator.graph.metadata.layout_rules import results_of_layer
 from stator.graph.record import refused_operations as refused
 from stator.graph.record.input_recorder import InputRecorder
+from stator.graph.record.item_layouts import require_known_strides
 from stator.graph.record.recorder_state import RecordingMode, Region, WriteLog
 from stator.graph.record.tensor_index import with_masks
 from stator.graph.record.wrapper_subclasses import Wrappers
@@ -155,7 +156,7 @@ class Recorder(InputRecorder):
         if target == "stride" or target == "is_contiguous" and (kwargs or len(args) > 1):
             self._refuse_empty(args[0])
             if target == "stride" and type(args[0]) is FakeTensor:
-                self._refuse_single(args[0], args[1] if len(args) > 1 else kwargs.get("dim"))
+                require_known_strides(self, args[0], args[1] if len(args) > 1 else kwargs.get("dim"))
         if op == "setattr":
             raise Break("SB006", f"assignment to Tensor.{target}")
         for value in args:
@@ -233,20 +234,6 @@ class Recorder(InputRecorder):
         if type(fake) is FakeTensor and fake.dim() > 1 and any(type(size) is int and not size for size in fake.shape) \
                 and self.node_of(fake).op != "placeholder":
             raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
-
-    def _refuse_single(self, fake: FakeTensor, dim: object) -> None:
-        """Kernels give dimensions of one item other strides than their fakes, unless everything lies in order."""
-        singles = [place for place, size in enumerate(fake.shape) if type(size) is int and size == 1]
-        if not singles or type(dim) is int and dim % fake.dim() not in singles:
-            return
-        node, root, memory = self.node_of(fake), fake, self.propagation.memory_behind(fake)
-        while (behind := next((each for each in node.all_input_nodes if type(value := each.meta.get("example_value"))
-                               is FakeTensor and self.propagation.memory_behind(value) == memory), None)) is not None:
-            node, root = behind, behind.meta["example_value"]
-        given = [each.meta.get("example_value") for each in node.all_input_nodes]
-        known = [root, *(each for each in given if type(each) is FakeTensor and refused.has_single_items(each))]
-        if node.op != "placeholder" and not all(map(refused.lies_in_order, known)):
-            raise Break("SB017", "the strides of a tensor with a dimension of one item")
 
     def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: recorded arguments and result; tried again with items of tensors, then known numbers."""

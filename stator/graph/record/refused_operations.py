@@ -72,8 +72,8 @@ def refuse_misread(target: object) -> None:
     name, _, overload = name.partition(".")  # an operator is called `_nnz.default`
     if keyword.iskeyword(overload):
         raise Break("SB011", f"the operator {name}.{overload}")  # code of graphs cannot spell it
-    operator = type(target) is OpOverload or type(target) is OpOverloadPacket
-    if not qualified_name(target).startswith("aten::") if operator else type(target) is types.FunctionType:
+    overload_or_packet = type(target) is OpOverload or type(target) is OpOverloadPacket
+    if not qualified_name(target).startswith("aten::") if overload_or_packet else type(target) is types.FunctionType:
         return  # of the same name, and with a rule of its own
     if name.startswith("quantize_"):
         raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
@@ -188,21 +188,6 @@ def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[Graph
     storage = storage_of(value)
     return [each for each in inputs if storage and is_dense(each.fake) and each.fake.requires_grad
             and storage_of(each.fake) == storage and not each.boxed]
-
-
-def has_single_items(fake: FakeTensor) -> bool:
-    return any(type(size) is int and size == 1 for size in fake.shape)
-
-
-def lies_in_order(fake: FakeTensor) -> bool:
-    """Whether each stride is the product of the sizes behind it, also of single items."""
-    size: int | torch.SymInt = 1
-    for extent, stride in zip(reversed(fake.shape), reversed(fake.stride()), strict=True):
-        both = [each.node.expr if isinstance(each, torch.SymInt) else each for each in (stride, size)]
-        if both[0] != both[1]:
-            return False
-        size = size * extent
-    return True
 
 
 def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -17,9 +17,9 @@ _REGULAR: object = dataclasses._FIELD  # type: ignore[attr-defined]
 
 
 @rule(dataclasses.fields)
-def _fields(vm: VM, callee: object, instance: object, /) -> object:
+def _fields(vm: VM, callee: object, class_or_instance: object) -> object:
     """fields() of an instance whose class has been asked before: all that it reads is guarded already."""
-    cls, heap, lookups = type(instance), vm.heap, vm.classes.lookups
+    cls, heap, lookups = type(class_or_instance), vm.heap, vm.classes.lookups
     found = heap.by_original.get(id(lookups.get((cls, _FIELDS))))
     if found is None or found.shape is not ShadowKind.DICT or id(callee) not in vm.functions.coded \
             or vm.classes.overlays or type(lookups.get((cls, "__getattribute__"))) is not types.WrapperDescriptorType \
@@ -31,4 +31,4 @@ def _fields(vm: VM, callee: object, instance: object, /) -> object:
         if type(field) is not dataclasses.Field or type(kind := _KIND.__get__(field)) is Box and not kind.forced:
             return INTERPRETED
         regular += [field] if (kind.raw if type(kind) is Box else heap.original_of(kind)) is _REGULAR else []
-    return tuple(regular) if read_instance_dict(vm, instance, _FIELDS) is MISSING else INTERPRETED
+    return tuple(regular) if read_instance_dict(vm, class_or_instance, _FIELDS) is MISSING else INTERPRETED

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 
 from stator.breaks import Break
+from stator.heap.outside_changes import callback_of
 from stator.interp.frame import Bug, Raised
 from stator.interp.generators.generators import raise_pending
 from stator.interp.vm import VM
@@ -78,6 +79,6 @@ def refuse_instances(vm: VM) -> None:
             raise Break("SB019", _LATER, whole_call=True)
     for reference in vm.identity.weakly:
         referent = reference()
-        if referent is not None and any(id(each.__callback__) in vm.functions.callbacks
+        if referent is not None and any(id(callback_of(each)) in vm.functions.callbacks
                                         for each in weakref.getweakrefs(referent)):
             raise Break("SB019", _CALLED_LATER, whole_call=True)

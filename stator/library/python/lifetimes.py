@@ -28,7 +28,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.heap.outside_changes import anything_let_go
+from stator.heap.outside_changes import anything_let_go, callback_of
 from stator.heap.pure_readers import referent_of
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
@@ -170,7 +170,7 @@ def _clear_references(vm: VM, dying: list[object]) -> bool:
     if _CLEAR is None or vm.depth > 1:  # C code in between may hold the object
         return False
     lost = _unreached(vm, references)
-    callbacks = [(each, each.__callback__) for each in references if not any(each is other for other in lost)]
+    callbacks = [(each, callback_of(each)) for each in references if not any(each is other for other in lost)]
     for each in references:
         _CLEAR(ctypes.py_object(each))
     for each, callback in callbacks:
