@@ -29,6 +29,7 @@ def new(pattern, flags):
 """
 _namespace: dict[str, object] = {"__name__": "re", "compile": getattr(re, "_compiler").compile}
 exec(compile(_NEW, re.__file__, "exec"), _namespace)
+_TEMPLATE = int(getattr(re, "TEMPLATE", 0))  # until 3.12
 _compile_new = _namespace["new"]  # called in interpreted code alone
 _PUBLIC = {re.compile: (), re.match: ("string",), re.fullmatch: ("string",), re.search: ("string",),
            re.findall: ("string",), re.finditer: ("string",), re.split: ("string", "maxsplit"),
@@ -75,6 +76,8 @@ def _compiled(vm: VM, pattern: object, flags: object) -> object:
     if heard:  # so the cache did not have it
         for cache in _CACHES:
             cache.pop(key, None)
+        if number & _TEMPLATE:  # of which `re` warns before it looks at the pattern
+            raise Break("SB013", "a pattern with the flag TEMPLATE, of which re warns")
         vm.heap.guard_call(is_new, True, Pinned(pattern), Pinned(number))
         found = vm.call_sync(_compile_new, (pattern, flags))
         known.append((key, found))

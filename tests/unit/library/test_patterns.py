@@ -10,6 +10,7 @@ import warnings
 import pytest
 import torch
 
+import stator
 from tests.comparison import call, same_as_eager
 
 X = torch.ones(2)
@@ -69,3 +70,21 @@ def emptied(x, text):
 ])
 def test_patterns_are_captured_whole(function, first, second):
     same_as_eager(function, call(X, first), call(X, second), call(X, first))
+
+
+def warned_of_a_flag(x, text):
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        made = re.compile(text, getattr(re, "TEMPLATE", 0) | re.UNICODE)
+    return [(str(each.message), each.category, each.lineno) for each in log], made.flags, x + 1
+
+
+def test_a_flag_that_re_warns_of_is_a_break():
+    re.purge()
+    expected = warned_of_a_flag(X, "flag(a)")[0]
+    assert bool(expected) == hasattr(re, "TEMPLATE")  # until 3.12
+    compiled = stator.compile(warned_of_a_flag, backend="eager")
+    for _ in range(2):
+        re.purge()
+        assert compiled(X, "flag(a)")[0] == expected
+    assert compiled(X, "flag(a)")[0] == []
