@@ -35,7 +35,6 @@ _EXACT: dict[str, tuple[type, ...]] = {
     "TensorType": (FakeTensor,), "IntType": (int,), "SymIntType": (int, torch.SymInt), "BoolType": (bool,),
     "FloatType": (float,), "StringType": (str,), "NumberType": (int, float, bool), "DeviceObjType": (torch.device,),
     "ScalarTypeType": (torch.dtype,), "LayoutType": (torch.layout,), "MemoryFormatType": (torch.memory_format,)}
-_KERNELS: dict[OpOverload, tuple[str, types.FunctionType | None]] = {}  # beside the registrations they came from
 
 
 class _Unknown(Exception):
@@ -62,11 +61,8 @@ def call_composite(vm: VM, target: OpOverload | OpOverloadPacket, args: Sequence
     operator = _only_overload(target)
     if operator is None or operator.namespace in ("aten", "prims"):
         return False
-    registered = registrations(operator.name())
-    known = _KERNELS.get(operator)
-    if known is None or known[0] != registered:
-        known = _KERNELS[operator] = registered, _kernel(operator)
-    if known[1] is None:
+    kernel = _kernel(operator)
+    if kernel is None:
         return False
     for value in (*args, *(kwargs or {}).values()):
         vm.heap.expose_deep(value)
@@ -74,8 +70,8 @@ def call_composite(vm: VM, target: OpOverload | OpOverloadPacket, args: Sequence
         given, named = _converted(operator, args, kwargs or {})
     except _Unknown:
         return False
-    vm.heap.guard_call(registrations, registered, Pinned(operator.name()))
-    vm.call(known[1], given, named, CompositeResult(operator, cont))
+    vm.heap.guard_call(registrations, registrations(operator.name()), Pinned(operator.name()))
+    vm.call(kernel, given, named, CompositeResult(operator, cont))
     return True
 
 

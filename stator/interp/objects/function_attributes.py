@@ -67,7 +67,7 @@ def refuse_renamed(vm: VM, value: Any) -> None:
 
 
 def guard_distinct(heap: Heap, members: dict[types.FunctionType, dict[str, object]]) -> None:
-    """Guard that no other source denotes a changed function; those of other code are told apart by it."""
+    """Guard that no other source denotes a changed function; their code distinguishes the others."""
     for fn in members:
         place = heap.source_of(fn)
         for source in [*heap.sources.values()]:

@@ -68,7 +68,7 @@ def _refused(why: str) -> Break:
 
 
 def compiled(vm: VM, source: object, filename: object, mode: object, flags: int, optimize: object) -> object:
-    """Code of a text; warnings of the compiler are effects, or exceptions where a filter of the program says so."""
+    """Code of a text; warnings of the compiler are effects, or exceptions where a filter makes them so."""
     args = (source, filename, mode, flags, True, optimize)
     failure: Raised | None = None
     code: object = None

@@ -130,6 +130,23 @@ def test_a_kernel_that_is_registered_later_is_called() -> None:
     assert compiled(x).tolist() == program(x).tolist() == [4, 4]
 
 
+def test_operators_that_one_line_registers_again_have_kernels_of_their_own() -> None:
+    def registered(step: int) -> Any:
+        library = torch.library.Library("stator_composite_again", "DEF")
+        library.define("shift(Tensor x) -> Tensor")
+        library.impl("shift", lambda x: x + step, "CompositeImplicitAutograd")
+        return library
+
+    def program(x: torch.Tensor) -> Any:
+        return torch.ops.stator_composite_again.shift(x) * 2
+
+    compiled, x = stator.compile(program, backend="eager"), torch.ones(2)
+    for step in (1, 10):
+        library = registered(step)
+        assert compiled(x).tolist() == program(x).tolist() == [2 * (1 + step)] * 2
+        library._destroy()
+
+
 def test_kernels_of_other_kinds_stay_operators_in_the_graph() -> None:
     explicit = operator("explicit", copies, "(Tensor x) -> Tensor", "CompositeExplicitAutograd")
 
