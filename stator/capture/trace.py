@@ -42,7 +42,13 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.distributed.wrappers import register_loaded
-from stator.library.python import contexts, finalizers, object_functions, warning_filters, weak_references
+from stator.library.python import (
+    context_variables,
+    finalizers,
+    object_functions,
+    warning_filters,
+    weak_references,
+)
 from stator.library.torch import autograd_hooks, compiler_functions, gradients
 from stator.shapes.environment import LocatedList, TraceEnvironment, unknown
 from stator.source import WORLD, CallOf, Global, Local, Pinned
@@ -215,7 +221,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.progress.stop = stop_step, stop
-        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, contexts.own_context(vm):
+        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, context_variables.own_context(vm):
             vm.frame = Thunk(nothing)  # user code that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
             vm.frame = innermost or root

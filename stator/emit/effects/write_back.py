@@ -38,7 +38,7 @@ from stator.interp.objects.function_attributes import guard_distinct
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.process.made_files import refuse_open_files
-from stator.library.python.contexts import raise_flags, raised_flags
+from stator.library.python.context_variables import raise_flags, raised_flags
 from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of

@@ -137,8 +137,7 @@ def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argumen
         return cls in ancestors(vm, seen_type) if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     if is_a(cls, abc.ABCMeta):
         guard_registrations(vm, cls, seen_type)
-    function = isinstance if hook == "__instancecheck__" else issubclass
-    return vm.native(function, (argument, cls))
+    return vm.native(isinstance if hook == "__instancecheck__" else issubclass, (argument, cls))
 
 
 def _is_claimed(vm: VM, obj: object, cls: type) -> bool:
