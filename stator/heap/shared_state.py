@@ -86,7 +86,7 @@ class States:
         yield from self._unrecorded()
 
     def _asked_dicts(self) -> Iterator[tuple[Any, Source, Any]]:
-        """Instance dicts of which names were asked, of objects that stand for themselves."""
+        """Instance dicts of which names were read, of objects that stand for themselves."""
         owners: dict[Source, Any] = {tracker.source: tracker for tracker in self.heap.trackers}
         functions = {self.heap.sources[id(each)]: each for each in self.heap.kept if id(each) in self.heap.sources}
         guarded = [guard.source for guard in self.heap.guards.single()]

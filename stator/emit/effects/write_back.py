@@ -217,7 +217,7 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
 
 
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """Keys are told apart by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    """Keys are distinguished by identity: comparing them would run the program's `__eq__` and `__hash__`."""
     base_type: Any = collections.OrderedDict if is_a(tracker.standin, collections.OrderedDict) else dict
     initial = {id(key): (key, box) for key, box in tracker.initial.items()}
     values = {id(key): item for key, item in dict.items(tracker.standin)}

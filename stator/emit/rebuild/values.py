@@ -1,6 +1,6 @@
 """Rebuild values.   a stand-in or fresh object of the trace  ->  an expression of the residual program
 
-Outside objects are what their sources say; tensors are graph outputs; fresh containers and instances are made
+Outside objects are read from their sources; tensors are graph outputs; fresh containers and instances are made
 anew, once per object (aliases stay aliases), allocated before they are filled where they refer to themselves.
 """
 
@@ -174,7 +174,7 @@ class Rebuilder:
             known = self.memo.get(id(node))
             if known is None:
                 with self.recorder.fake_mode:
-                    # Not torch.full, which asks for the number.
+                    # Not torch.full, which needs the number.
                     one = self.recorder.call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
                     boxed = self.recorder.call(torch.mul, (one, value), {})
                 known = self.memo[id(node)] = f"{self.method('item')}({self.tensor(boxed)})"

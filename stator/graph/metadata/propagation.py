@@ -126,7 +126,7 @@ class Propagation:
         return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), kernels, *parts)
 
     def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        """Metadata of a plain dense tensor, requires_grad last; a first item of None says that it is not one."""
+        """Metadata of a plain dense tensor, requires_grad last; a first item of None: it is not one."""
         found = self.metas.get(id(fake))
         if found is None:
             found = self.metas[id(fake)] = self._tensor_key(fake)
@@ -161,7 +161,7 @@ class Propagation:
         raise Unkeyed
 
     def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        """Metadata of a plain dense tensor; a first item of None says that it is not one."""
+        """Metadata of a plain dense tensor; a first item of None: it is not one."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
             if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided \
                     or fake.constant is not None and fake.numel() or fake.is_conj() or fake.is_neg() \

@@ -40,7 +40,7 @@ def holder_adopters(heap: Heap) -> dict[type, Any]:
             **{cls: functools.partial(adopter, heap) for cls, adopter in found.items()}}
 
 
-# Objects of the standard library that only their identity tells apart, which native code compares by `is`.
+# Objects of the standard library that only their identity distinguishes, which native code compares by `is`.
 SENTINELS = frozenset({
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     dataclasses._FIELD_BASE,  # type: ignore[attr-defined]
