@@ -18,7 +18,7 @@ from stator.host.value_kinds import is_a, qualified_name_of
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 _store = object.__setattr__
-_DETAIL: Any = _core.Provenance.detail
+_DETAIL = _core.Provenance.detail
 
 
 class Source(_core.Provenance):
@@ -29,7 +29,7 @@ class Source(_core.Provenance):
     base: Source | None
     root: Source | None  # where the chain of bases starts; None for a root itself
     depth: int  # the number of steps from there
-    detail: Any  # what distinguishes this step from another of the same family on the same base
+    detail: object  # what distinguishes this step from another of the same family on the same base
     _family: ClassVar[str] = ""
     _text: ClassVar[str]  # the text, as a format of the step and the text of its base
 
@@ -127,7 +127,7 @@ class _Step(Source):
 
 
 class DictOf(_Step):
-    """The instance dict of an object (not what a property called `__dict__` would say)."""
+    """The instance dict of an object (not the value of a property called `__dict__`)."""
 
     __slots__ = ()
     _family, _text = "dict", "{base}.__dict__"
@@ -307,12 +307,12 @@ def unpinned(source: Source) -> Source:
 
 
 def _nameless(source: Source) -> Local:
-    """An argument that no call has; its negative number tells sources of one text apart."""
+    """An argument that no call has; its negative number distinguishes sources of one text."""
     return Local(source.text(), -1 - (hash(source) & 0x7FFFFFFF))
 
 
 def name_of(obj: Any) -> str:
-    """How to speak of an object without running its code: a constant, a qualified name, or its type."""
+    """The text for an object, made without running its code: a constant, a qualified name, or its type."""
     kind = type(obj)
     if kind in _PRINTED:
         shown = hex(obj) if type(obj) is int and obj.bit_length() > 64 else repr(obj)  # repr refuses very long ones

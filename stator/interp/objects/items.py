@@ -277,10 +277,8 @@ def contains_tensor(vm: VM, container: Any, item: object) -> bool:
 
 
 def _search(vm: VM, container: object, item: object) -> bool:
-    for candidate in vm.collect(container):
-        if candidate is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", candidate, item))):  # noqa: B023
-            return True
-    return False
+    return any(each is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", each, item)))  # noqa: B023
+               for each in vm.collect(container))
 
 
 def check_order(vm: VM, value: Any) -> None:

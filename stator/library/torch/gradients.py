@@ -128,8 +128,7 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any], accumulates: bool = Fal
     trackers = [tracker for leaf in leaves if (tracker := vm.heap.by_standin.get(id(leaf))) is not None]
     if not _core.plain_leaves(*[tracker.original for tracker in trackers]):
         raise Break("SB016", f"{what}, which calls a hook")
-    sources = tuple(tracker.source for tracker in trackers)
-    vm.heap.guard_call(_core.plain_leaves, True, *sources)
+    vm.heap.guard_call(_core.plain_leaves, True, *[tracker.source for tracker in trackers])
     return leaves
 
 
