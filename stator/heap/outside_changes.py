@@ -159,8 +159,9 @@ _WITHOUT_CONTENTS = {ShadowKind.OBJECT, ShadowKind.TUPLE, ShadowKind.OPAQUE, Sha
 def _attributes_changed(tracker: VariableTracker) -> bool:
     if tracker.initial_dict is not None and tracker.dict_owner is None:
         own = instance_dict(tracker.standin)
-        if own is None or not untouched(tracker.initial_dict, own) and (list(own) != list(tracker.initial_dict) or not all(
-                is_current(box, own[name]) for name, box in tracker.initial_dict.items())):
+        if own is None or not untouched(tracker.initial_dict, own) and (
+                list(own) != list(tracker.initial_dict)
+                or not all(is_current(box, own[name]) for name, box in tracker.initial_dict.items())):
             return True
     initial = tracker.initial_slots
     if initial is None:
