@@ -31,7 +31,7 @@ from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of
 from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
-from stator.heap.tracker import ShadowKind, VariableTracker, is_current
+from stator.heap.tracker import ShadowKind, VariableTracker, is_current, untouched
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
 from stator.interp.objects.function_attributes import guard_distinct
@@ -218,6 +218,8 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
 
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Keys are distinguished by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    if untouched(tracker.initial, tracker.standin):
+        return
     base_type: Any = collections.OrderedDict if is_a(tracker.standin, collections.OrderedDict) else dict
     initial = {id(key): (key, box) for key, box in tracker.initial.items()}
     values = {id(key): item for key, item in dict.items(tracker.standin)}
@@ -302,6 +304,8 @@ def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str])
     initial = tracker.initial_dict
     now = instance_dict(tracker.standin)
     assert initial is not None and now is not None
+    if untouched(initial, now):
+        return
     own = build.writer.constant(namespace_of, "vars")
     moved = put_back(list(initial), list(now))
     for name in initial:

@@ -287,7 +287,7 @@ class Propagation:
                 if self.served:
                     with torch._C.DisableTorchFunction():  # or the tracer's own mode would read the metadata now
                         wants_grad = value.requires_grad
-                    if wants_grad:
+                    if wants_grad and not self.metas.get(id(value), (False,))[-1]:  # and did not before, as a parameter
                         raise ExactNeeded
                     if self.bases:
                         self._count_writes(value)

@@ -11,7 +11,6 @@ import dataclasses
 import datetime
 import decimal
 import functools
-import gc
 import types
 import weakref
 from typing import Any
@@ -21,7 +20,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
-from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
+from stator.heap.pure_readers import DICT_VIEWS, bytes_of, has_dict, mapping_behind, referent_of
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.value_kinds import BUILTIN_METHOD, is_a, mro_of
@@ -101,11 +100,6 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     if has_dict(value):
         fill_attributes(heap, tracker)
     return standin
-
-
-def has_dict(value: functools.partial[object]) -> bool:
-    """A pure reader for guards: whether a partial has a `__dict__`, which a read would make; C unfolds others."""
-    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
 
 
 @recorded
