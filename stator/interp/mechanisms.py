@@ -76,7 +76,6 @@ class ClassState(Mechanism):
     named: set[type] = field(default_factory=set)  # whose names are guarded
     asked: set[type] = field(default_factory=set)  # whose special methods are guarded
     overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
-    made_annotations: dict[type, dict[str, Any]] = field(default_factory=dict)  # by a first read
     reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
     finalized: set[type] = field(default_factory=set)  # made inside, with `__del__`: some have instances
     making: int = 0  # how many type.__new__ are running
@@ -100,13 +99,15 @@ class IdentityState(Mechanism):
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
+    collected: Any = None  # the changes when it did so (see lifetimes)
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
+    ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
     def replay_key(self) -> int:
-        return len(self.shown) + len(self.standins)
+        return len(self.shown) + len(self.standins) + len(self.ordered)
 
 
 @dataclass(slots=True, eq=False)

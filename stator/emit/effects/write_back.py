@@ -28,7 +28,7 @@ from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
 from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
-from stator.heap.pure_readers import bytes_of, default_factory_of
+from stator.heap.pure_readers import bytes_of, default_factory_of, entries_of_class
 from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker, is_current
@@ -43,6 +43,7 @@ from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
+from stator.source import CallOf
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -143,7 +144,7 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     shape = tracker.shape
-    if tracker.part_of is not None:
+    if tracker.part_of is not None or type(tracker.source) is CallOf and tracker.source.fn.obj is entries_of_class:
         return None
     if shape in _WRITTEN_WHOLE:
         return _WRITTEN_WHOLE[shape](build, tracker, out)

@@ -23,6 +23,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects import descriptors, function_attributes
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
+from stator.interp.objects.class_views import show_attribute
 from stator.interp.objects.descriptors import call_special, is_data_descriptor, no_attribute
 from stator.interp.objects.weak_access import PROXIES, behind_proxy
 from stator.interp.services import VM
@@ -234,12 +235,11 @@ def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuati
     else:
         if not deletes and cls in TENSOR_CLASSES and is_special(name):
             find(vm, cls, name)  # the guard of what operators found before
-        if cls in vm.heap.dicts.class_views:
-            raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
         overlay = vm.classes.overlays.setdefault(cls, {})
         if overlay.get(name) is MISSING and not deletes:
             vm.classes.reborn.add((cls, name))
         overlay[name] = value
+        show_attribute(vm, cls, name)
         vm.classes.lookups.clear()
         note_slot(vm, cls, name)
     vm.give(None, cont)

@@ -9,8 +9,36 @@ import copy
 import enum
 from typing import Any
 
+import torch
+
+from stator.breaks import Break, Strategy
+from stator.heap.raw_access import CONSTANT_TYPES, raw_members
 from stator.host.value_kinds import is_a
 from stator.interp.services import VM
+
+
+def check_order(vm: VM, value: Any) -> None:
+    """Before the order of a set that the trace has made counts.
+
+    Objects made inside may lie anywhere, so any order is one of CPython's: the residual must not make them again, for
+    a set of those could have another one.
+    """
+    if len(value) > 1:
+        for item in raw_members(value):
+            _check_address(vm, item)
+    note_order(vm, value)
+
+
+def _check_address(vm: VM, item: Any) -> None:
+    kind = type(item)
+    if kind in (tuple, frozenset):
+        for part in item:
+            _check_address(vm, part)
+    elif vm.heap.tracker_of(item) is not None and kind.__hash__ is object.__hash__ or is_a(item, torch.Tensor) \
+            or Strategy.SET_ORDER in vm.turned_off and kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES:
+        raise Break("SB013", "the order of a set whose members hash by identity")
+    elif kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES or id(item) in vm.fresh:
+        vm.identity.ordered.add(id(item))
 
 
 def note_order(vm: VM, value: Any) -> None:
