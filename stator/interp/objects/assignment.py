@@ -21,6 +21,7 @@ from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_c
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.outside_exceptions import restores_traceback
 from stator.interp.objects import descriptors, function_attributes
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.objects.class_views import show_attribute
@@ -202,7 +203,9 @@ def is_named_so(vm: VM, obj: object, name: str, value: object) -> bool:
 
 
 def is_assigned_member(vm: VM, descr: object, obj: object, name: str, value: object) -> bool:
-    """Assign to a member of an outside function, where its members are kept (see function_attributes)."""
+    """Assign to a member of an outside function or exception, where its members are kept (see function_attributes)."""
+    if name == "__traceback__":
+        return restores_traceback(vm, obj, value)
     return type(obj) is types.FunctionType and id(obj) not in vm.fresh \
         and function_attributes.assign(vm, descr, obj, name, value)
 

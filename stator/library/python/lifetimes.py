@@ -159,7 +159,7 @@ def _keep_changes(vm: VM) -> None:
     """Note what the call has changed before a collection: finalizers run behind all changes of the residual."""
     if vm.identity.collected is None and Strategy.LATE_COLLECTIONS not in vm.turned_off:
         vm.identity.collected = _changes(vm)
-    if vm.identity.collected is None or not _is_as_collected(vm):
+    if vm.identity.collected is None or anything_let_go(vm.heap) or not _is_as_collected(vm):
         raise Break("SB015", _SEEN)
 
 
