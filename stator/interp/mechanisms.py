@@ -253,14 +253,14 @@ class ContextState(Mechanism):
     """Context variables, and the context of decimals."""
 
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
-    decimal: Any = None  # on which the trace computes decimals
+    decimal: Any = None  # contexts on which the trace computes decimals
     loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 
     def fingerprint(self) -> Any:
-        return [id(each) for each in self.sets]
+        return [id(each) for each in self.sets], self.decimal and self.decimal.fingerprint()
 
     def has_changes(self) -> bool:
-        return bool(self.sets)
+        return bool(self.sets or self.decimal and (self.decimal.current or self.decimal.changed()))
 
 
 @dataclass(slots=True, eq=False)

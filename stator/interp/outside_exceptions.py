@@ -34,7 +34,7 @@ def handled_exception(vm: VM) -> BaseException | None:
 
 
 def restores_traceback(vm: VM, exc: object, traceback: object) -> bool:
-    """Forget the frames that an exception from outside went through since it had this traceback.   False: it had not."""
+    """Forget the frames that an exception from outside passed since it had this traceback.   False: it had not."""
     if not isinstance(exc, BaseException) or not vm.is_from_outside(exc):
         return False
     notes = [at for at, each in enumerate(vm.effects.noted) if type(each) is Unwound and each.exc is exc]

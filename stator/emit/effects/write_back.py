@@ -19,6 +19,7 @@ from stator import _core, _hook
 from stator.breaks import Break
 from stator.emit.effects.mode_stack import write_mode_stack
 from stator.emit.effects.replayed_output import write_effect
+from stator.emit.rebuild.decimal_contexts import write_decimal_contexts
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
 from stator.emit.rebuild.returned_objects import write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
@@ -119,6 +120,8 @@ def _write_decimal_flags(build: Rebuilder, contexts: ContextState, statements: l
     signals = raised_flags(build.vm)
     if signals:
         statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
+    if contexts.decimal is not None:
+        write_decimal_contexts(build, contexts.decimal, statements)
 
 
 _WRITERS: dict[type, Callable[[Rebuilder, Any, list[str]], None]] = {

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.adopt.decimal_state import READ_BY_C
 from stator.heap.adopt.instances import BOXED_LATER, box_attributes
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box, ShadowKind
@@ -21,12 +22,12 @@ from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_c
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
-from stator.interp.outside_exceptions import restores_traceback
 from stator.interp.objects import descriptors, function_attributes
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.objects.class_views import show_attribute
 from stator.interp.objects.descriptors import call_special, is_data_descriptor, no_attribute
 from stator.interp.objects.weak_access import PROXIES, behind_proxy
+from stator.interp.outside_exceptions import restores_traceback
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
@@ -71,6 +72,8 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
     method = find(vm, type(obj), special)
     if method is vars(threading.local).get(special) and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
+    if type(obj) in READ_BY_C:
+        return vm.give(vm.native_unhooked(method, (obj, name) if value is MISSING else (obj, name, value)), cont)
     if type(method) is not types.WrapperDescriptorType or method.__name__ != special:
         return call_special(vm, method, obj, (name,) if value is MISSING else (name, value), cont)
     store_generic(vm, obj, name, value, cont)

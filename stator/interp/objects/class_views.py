@@ -1,7 +1,7 @@
 """`__dict__` of a class that the trace changes.   A.x = 2; A.__dict__["x"]  ->  2
 
-In: classes from outside, whose attributes as set stand in overlays.  Out: their views, which show those attributes.  The
-residual assigns to the class, not to the entries behind a view.
+In: classes from outside, whose attributes as set stand in overlays.  Out: their views, which show those attributes.
+The residual assigns to the class, not to the entries behind a view.
 """
 
 from __future__ import annotations

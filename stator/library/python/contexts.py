@@ -18,9 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
-from stator.heap.adopt.small_holders import guard_decimal_settings
+from stator.heap.adopt.decimal_state import ThreadContext, same_thread_context
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
@@ -28,8 +30,6 @@ from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.native.rows_library import DECIMAL_METHODS
 from stator.source import CallOf, Pinned, Source
-
-_READ_BY_C = (str, int, float, decimal.Decimal)  # subclasses too, without a method of theirs
 
 
 @dataclass(eq=False)
@@ -110,9 +110,8 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
 def own_context(vm: VM) -> Iterator[None]:
     """Compute decimals on a copy of the context: the flags of the original stay unchanged."""
     users = decimal.getcontext()
-    vm.contexts.decimal = users.copy()
-    vm.contexts.decimal.clear_flags()
-    decimal.setcontext(vm.contexts.decimal)
+    vm.contexts.decimal = vm.heap.changes.decimals = ThreadContext(users)
+    decimal.setcontext(vm.contexts.decimal.base)
     try:
         yield
     finally:
@@ -122,7 +121,7 @@ def own_context(vm: VM) -> Iterator[None]:
 def raised_flags(vm: VM) -> tuple[Any, ...]:
     if vm.contexts.decimal is None:
         return ()
-    return tuple(signal for signal, raised in vm.contexts.decimal.flags.items() if raised)
+    return tuple(signal for signal, raised in vm.contexts.decimal.base.flags.items() if raised)
 
 
 def raise_flags(signals: tuple[Any, ...]) -> None:
@@ -132,21 +131,27 @@ def raise_flags(signals: tuple[Any, ...]) -> None:
         flags[signal] = True
 
 
+def may_convert(value: object) -> bool:
+    """Whether C code that makes a decimal asks methods of the value; of most classes it takes none."""
+    return is_a(value, (tuple, list)) and type(value) not in (tuple, list) or is_a(value, torch.Tensor)
+
+
 @rule(decimal.Decimal, decimal.Decimal.__new__)
 def _make(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep(args)
     first, args = (decimal.Decimal, args) if callee is decimal.Decimal else (args[0], args[1:])
     args = specialise_deep(vm, args)
-    if kwargs or len(args) > 1 or not all(is_a(value, _READ_BY_C) or type(value) in (tuple, list) for value in args):
-        raise Break("SB013", "a decimal made under a context of its own, or of an object that converts itself")
-    guard_decimal_settings(vm.heap)
-    return vm.native_unhooked(decimal.Decimal.__new__, (first, *args))
+    given = (*args, *kwargs.values())
+    if any(map(may_convert, given)) or any(map(vm.heap.is_opaque, given)):
+        raise Break("SB013", "a decimal made of an object that converts itself")
+    same_thread_context(vm.heap)
+    return vm.native_unhooked(decimal.Decimal.__new__, (first, *args), kwargs)
 
 
 # Methods that compute under the context of the thread, where they are given no other.
 @rule(*[vars(decimal.Decimal)[name] for name in DECIMAL_METHODS.split()])
 def _compute(vm: VM, callee: types.MethodDescriptorType, number: object, /, *args: object, **kwargs: object) -> object:
-    if any(is_a(value, decimal.Context) for value in (*args, *kwargs.values())):
-        raise Break("SB013", f"decimal.Decimal.{callee.__name__} under a context of its own")
     vm.heap.expose_deep(args)
+    if any(map(vm.heap.is_opaque, (*args, *kwargs.values()))):
+        raise Break("SB013", f"decimal.Decimal.{callee.__name__} under a context that is not known")
     return vm.native_unhooked(callee, (number, *specialise_deep(vm, args)), kwargs)

@@ -2,9 +2,9 @@
 
 In: a call whose outcome depends on which objects live.  Out: a proxy of an object made inside, which dies as in eager,
 or a collection that the residual makes, where nobody reads how many objects it found.  Finalizers of the user may run
-then, and see changes of the call: it makes none after the collection, or breaks.  So does a call that reads weak references from outside, and
-one that holds a weak reference to an object that no variable reaches: cycles of the trace die with it, not at the
-collection.
+then, and see changes of the call: it makes none after the collection, or breaks.  A call breaks that reads weak
+references from outside, and one that holds a weak reference to an object that no variable reaches: cycles of the trace
+die with it, not at the collection.
 
 A collection takes tuples and dicts of plain constants off the list of the collector.  Those that variables hold at
 gc.collect() are noted, and gc.is_tracked() reads the note.
