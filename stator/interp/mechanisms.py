@@ -254,6 +254,7 @@ class ContextState(Mechanism):
 
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
     decimal: Any = None  # contexts on which the trace computes decimals
+    entered: list[Any] = field(default_factory=list)  # contexts made inside that the thread is in, innermost last
     loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 
     def fingerprint(self) -> Any:

@@ -57,8 +57,8 @@ def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
 
 @rule(contextvars.ContextVar.get)
 def _get(vm: VM, variable: object, default: object = MISSING, /) -> Any:
-    if vm.heap.tracker_of(variable) is None:
-        raise Break("SB013", "a ContextVar made inside the trace")
+    if vm.heap.tracker_of(variable) is None or vm.contexts.entered:
+        return _get_made(vm, variable, default)
     last = _last_set(vm, vm.guard_identity(variable))
     if last is not None:
         return last.value
@@ -75,12 +75,23 @@ def _get(vm: VM, variable: object, default: object = MISSING, /) -> Any:
     return default if value is MISSING else value
 
 
+def _get_made(vm: VM, variable: Any, default: object) -> Any:
+    """The value in a context made inside, or of a variable made inside."""
+    original = vm.heap.original_of(variable)
+    if original is not variable or vm.heap.tracker_of(variable) is not None:
+        if original not in contextvars.copy_context() and default is MISSING:
+            raise Break("SB013", "the default of a ContextVar from outside, in a context made inside")
+    return vm.native_unhooked(contextvars.ContextVar.get, (original,) if default is MISSING else (original, default))
+
+
 def _last_set(vm: VM, variable: object) -> ContextSet | None:
     return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
 
 
 @rule(contextvars.ContextVar.set)
 def _set(vm: VM, first: object, second: object, /) -> Any:
+    if vm.contexts.entered:
+        return vm.native_unhooked(contextvars.ContextVar.set, (vm.heap.original_of(first), second))
     if vm.heap.tracker_of(first) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     if vm.effects.watched:
@@ -99,6 +110,8 @@ def _set(vm: VM, first: object, second: object, /) -> Any:
 @rule(contextvars.ContextVar.reset)
 def _reset(vm: VM, first: object, second: object, /) -> Any:
     """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
+    if vm.contexts.entered:
+        return vm.native_unhooked(contextvars.ContextVar.reset, (vm.heap.original_of(first), second))
     last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
     if last is None or last.token is not second:
         raise Break("SB001", "the reset of a context variable to another value than that before its last set()")
