@@ -15,6 +15,7 @@ import torch
 
 from stator import _hook, events
 from stator.breaks import Break, Strategy
+from stator.heap.adopt.decimal_state import ThreadContext
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
 from stator.interp.draws_ahead import DrawsAhead
@@ -99,7 +100,7 @@ class IdentityState(Mechanism):
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
-    collected: Any = None  # the changes when it did so (see lifetimes)
+    collected: tuple[Any, ...] | None = None  # the changes when it did so (see lifetimes)
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
     ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
@@ -253,7 +254,7 @@ class ContextState(Mechanism):
     """Context variables, and the context of decimals."""
 
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
-    decimal: Any = None  # contexts on which the trace computes decimals
+    decimal: ThreadContext | None = None  # contexts on which the trace computes decimals
     entered: list[Any] = field(default_factory=list)  # contexts made inside that the thread is in, innermost last
     loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 

@@ -18,9 +18,9 @@ State = tuple[Any, ...]
 READ_BY_C = frozenset({decimal.Context})  # classes of which only C code finds some attributes
 
 
-def context_state(context: Any) -> State:
+def context_state(context: object) -> State:
     """A pure reader for guards: settings, traps and flags."""
-    if type(context) is not decimal.Context:
+    if not isinstance(context, decimal.Context) or type(context) is not decimal.Context:
         return ()
     names = [tuple(sorted(signal.__name__ for signal, is_set in signals.items() if is_set))
              for signals in (context.traps, context.flags)]
@@ -52,7 +52,7 @@ class ThreadContext:
         self.current: decimal.Context | None = None  # another one that the program has set
         self.met: list[VariableTracker] = []
 
-    def fingerprint(self) -> Any:
+    def fingerprint(self) -> tuple[int, list[State]]:
         return id(self.current), [context_state(tracker.standin) for tracker in self.met]
 
     def changed(self) -> list[VariableTracker]:
@@ -72,10 +72,10 @@ def decimal_settings() -> State:
 
 
 @recorded
-def adopt_decimal_context(heap: Heap, value: decimal.Context, source: Source) -> Any:
+def adopt_decimal_context(heap: Heap, value: decimal.Context, source: Source) -> object:
     thread: ThreadContext | None = heap.changes.decimals
     if thread is None:
-        return heap._adopt_opaque(value, source)
+        return heap._adopt_opaque(value, source)  # type: ignore[no-any-return]
     state = context_state(value)
     heap.guard(source, Kind.TYPE, decimal.Context)
     heap.guard_call(context_state, state, source)
@@ -84,4 +84,4 @@ def adopt_decimal_context(heap: Heap, value: decimal.Context, source: Source) ->
         standin.flags[signal] = is_set or standin.flags[signal]
     tracker = VariableTracker(standin, value, source, ShadowKind.VALUE, state)
     thread.met.append(tracker)
-    return heap.register(tracker).standin
+    return heap.register(tracker).standin  # type: ignore[no-any-return]

@@ -17,21 +17,21 @@ from stator.host.value_kinds import is_a
 from stator.interp.services import VM
 
 
-def check_order(vm: VM, value: Any) -> None:
+def check_order(vm: VM, value: object) -> None:
     """Before the order of a set that the trace has made counts.
 
     Objects made inside may lie anywhere, so any order is one of CPython's: the residual must not make them again, for
     a set of those could have another one.
     """
-    if len(value) > 1:
-        for item in raw_members(value):
-            _check_address(vm, item)
-    note_order(vm, value)
+    members = list(raw_members(value))
+    for item in members if len(members) > 1 else ():
+        _check_address(vm, item)
+    note_order(vm, members)
 
 
-def _check_address(vm: VM, item: Any) -> None:
+def _check_address(vm: VM, item: object) -> None:
     kind = type(item)
-    if kind in (tuple, frozenset):
+    if isinstance(item, (tuple, frozenset)) and kind in (tuple, frozenset):
         for part in item:
             _check_address(vm, part)
     elif vm.heap.tracker_of(item) is not None and kind.__hash__ is object.__hash__ or is_a(item, torch.Tensor) \

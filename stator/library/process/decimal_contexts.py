@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import decimal
 import types
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 from stator.breaks import Break
 from stator.heap.adopt.decimal_state import context_state, same_thread_context
@@ -32,7 +32,7 @@ def _methods(cls: type, *without: str) -> list[object]:
 
 
 @rule(*_methods(decimal.Context, "__getattribute__", "__new__"), *_methods(_SIGNALS))
-def _call_method(vm: VM, callee: Any, holder: object, /, *args: object, **kwargs: object) -> object:
+def _call_method(vm: VM, callee: Callable[..., object], holder: object, /, *args: object, **kwargs: object) -> object:
     args, kwargs = _plain(vm, args), dict(zip(kwargs, _plain(vm, kwargs.values()), strict=True))
     if any(map(vm.heap.is_opaque, (holder, *args, *kwargs.values()))) or callee.__name__ in _CONVERTS and any(
             map(may_convert, args)):
@@ -41,7 +41,7 @@ def _call_method(vm: VM, callee: Any, holder: object, /, *args: object, **kwargs
 
 
 @rule(decimal.Context, decimal.Context.__new__)
-def _make(vm: VM, callee: object, /, *args: object, **kwargs: object) -> object:
+def _make(vm: VM, callee: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     tracker = vm.heap.by_original.get(id(decimal.DefaultContext))
     if tracker is not None and context_state(tracker.standin) != tracker.initial:
         raise Break("SB013", "a context made after decimal.DefaultContext was changed")
@@ -49,26 +49,28 @@ def _make(vm: VM, callee: object, /, *args: object, **kwargs: object) -> object:
     return vm.native_unhooked(callee, _plain(vm, args), dict(zip(kwargs, _plain(vm, kwargs.values()), strict=True)))
 
 
-def _plain(vm: VM, values: Iterable[object]) -> Any:
+def _plain(vm: VM, values: Iterable[object]) -> tuple[object, ...]:
     """Arguments for C code, which reads numbers and the items of containers."""
     given = tuple(values)
     vm.heap.expose_deep(given)
-    return specialise_deep(vm, given)
+    return tuple(specialise_deep(vm, given))
 
 
 @rule(decimal.getcontext)
-def _get(vm: VM) -> Any:
+def _get(vm: VM) -> object:
     current = decimal.getcontext()
     state = vm.contexts.decimal
+    assert state is not None  # while a trace runs
     return vm.heap.adopt(state.users, CallOf(Pinned(decimal.getcontext), ())) if current is state.base else current
 
 
 @rule(decimal.setcontext)
-def _set(vm: VM, context: Any, /) -> None:
+def _set(vm: VM, context: decimal.Context, /) -> None:
     if any(vm.heap.original_of(context) is each for each in _TEMPLATES):
         context = context.copy()
         context.clear_flags()
     vm.native_unhooked(decimal.setcontext, (context,))
+    assert vm.contexts.decimal is not None
     vm.contexts.decimal.current = None if context is vm.contexts.decimal.base else context
 
 
@@ -85,7 +87,7 @@ class ContextManager:
         decimal.setcontext(self._inner)
         return self._inner
 
-    def __exit__(self, *error: object) -> bool:
+    def __exit__(self, *error: object) -> Literal[False]:
         decimal.setcontext(self._outer)
         return False
 
@@ -100,7 +102,7 @@ def _local(vm: VM, ctx: object = None, **settings: object) -> object:
 
 
 @rule(vars(decimal.Decimal)["from_float"])
-def _from_float(vm: VM, cls: Any, number: object, /) -> object:
+def _from_float(vm: VM, cls: Callable[..., object], number: object, /) -> object:
     if type(number) not in (int, float, bool):
         raise Break("SB013", "decimal.Decimal.from_float of a subclass")
     same_thread_context(vm.heap)
@@ -109,7 +111,7 @@ def _from_float(vm: VM, cls: Any, number: object, /) -> object:
 
 
 @rule(vars(decimal.Decimal)["__format__"])
-def _format(vm: VM, callee: Any, number: object, form: object, /) -> object:
+def _format(vm: VM, callee: Callable[..., object], number: object, form: object, /) -> object:
     if not is_a(form, str) or str(form).endswith(("n", "N")):
         raise Break("SB013", "a decimal in the format of the locale")
     return vm.native_unhooked(callee, (number, str(form)))

@@ -3,7 +3,7 @@
 In: a file that the call opens to write, or one that it has written before.  Out: an object that keeps the data; closing
 it is an effect that writes the file, and so is os.unlink.  A file that is still open at the end, and
 one that leaves the call break: their contents and positions are state of the process.  Files that the call only reads
-are in read_files.
+are in outside_files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stator.breaks import Break
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.process.read_files import read_file, text_encoding
+from stator.library.process.outside_files import read_file, text_encoding
 from stator.source import Pinned
 
 _Self = TypeVar("_Self", bound="File")

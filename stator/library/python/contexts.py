@@ -75,7 +75,7 @@ def _get(vm: VM, variable: object, default: object = MISSING, /) -> Any:
     return default if value is MISSING else value
 
 
-def _get_made(vm: VM, variable: Any, default: object) -> Any:
+def _get_made(vm: VM, variable: object, default: object) -> object:
     """The value in a context made inside, or of a variable made inside."""
     original = vm.heap.original_of(variable)
     if original is not variable or vm.heap.tracker_of(variable) is not None:

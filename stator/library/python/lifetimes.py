@@ -164,6 +164,7 @@ def _keep_changes(vm: VM) -> None:
 
 
 def _is_as_collected(vm: VM) -> bool:
+    assert vm.identity.collected is not None
     (before, *others), (now, *others_now) = vm.identity.collected, _changes(vm)
     return before is not None and now is not None and before.key == now.key and others == others_now
 

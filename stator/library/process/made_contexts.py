@@ -11,7 +11,6 @@ import contextvars
 import ctypes
 import types
 from collections.abc import Callable
-from typing import Any
 
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
@@ -25,7 +24,7 @@ _enter.argtypes = _leave.argtypes = [ctypes.py_object]
 
 
 @rule(contextvars.Context)
-def _make(vm: VM, /, *args: object, **kwargs: object) -> Any:
+def _make(vm: VM, /, *args: object, **kwargs: object) -> object:
     return vm.native_unhooked(contextvars.Context, args, kwargs)
 
 
@@ -38,7 +37,8 @@ def _call_method(vm: VM, callee: Callable[..., object], context: object, /, *arg
 
 
 @rule(contextvars.Context.run)
-def _run(vm: VM, context: contextvars.Context, function: Any, /, *args: object, **kwargs: object) -> object:
+def _run(vm: VM, context: contextvars.Context, function: Callable[..., object], /, *args: object,
+         **kwargs: object) -> object:
     if vm.heap.tracker_of(context) is not None:
         raise Break("SB013", "contextvars.Context.run of a context from outside")
     vm.native_unhooked(_enter, (context,))
