@@ -9,9 +9,12 @@ from __future__ import annotations
 import decimal
 from typing import Any
 
+import torch
+
 from stator.guards.guard import Kind
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
+from stator.host.value_kinds import is_a
 from stator.source import Source
 
 State = tuple[Any, ...]
@@ -85,3 +88,8 @@ def adopt_decimal_context(heap: Heap, value: decimal.Context, source: Source) ->
     tracker = VariableTracker(standin, value, source, ShadowKind.VALUE, state)
     thread.met.append(tracker)
     return heap.register(tracker).standin  # type: ignore[no-any-return]
+
+
+def may_convert(value: object) -> bool:
+    """Whether C code that makes a decimal asks methods of the value; of most classes it takes none."""
+    return is_a(value, (tuple, list)) and type(value) not in (tuple, list) or is_a(value, torch.Tensor)

@@ -109,6 +109,7 @@ def store_generic(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) 
     if descr is not MISSING and descriptors.sets_attribute(vm, descr):
         return set_descriptor(vm, descr, obj, name, value, cont)
     if is_a(obj, types.ModuleType):
+        function_attributes.refuse_asked_module(obj)
         scope = descriptors.names_of(vm, obj)
         if value is MISSING and scope.read(name) is MISSING:
             return descriptors.raise_attribute_error(vm, obj, name, cont)

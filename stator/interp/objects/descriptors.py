@@ -136,8 +136,8 @@ def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
         return bind_class_method(vm, descr, owner, cont)
     if cls is staticmethod:
         return vm.give(adopt_entry(vm, descr.__func__, owner), cont)
-    if cls in C_METHODS:
-        return vm.give(descr.__get__(obj, owner), cont)
+    if cls in C_METHODS:  # their `__get__` takes None for "no object"
+        return vm.give(descr.__get__(obj, owner) if obj is not None else getattr(None, descr.__name__, descr), cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return read_c_member(vm, descr, obj, cont)
     if cls is INSTANCE_METHOD and obj is not None:

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from stator.breaks import Break
-from stator.heap.adopt.decimal_state import context_state, same_thread_context
+from stator.heap.adopt.decimal_state import context_state, may_convert, same_thread_context
 from stator.host.value_kinds import is_a
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.python.contexts import may_convert
 from stator.source import CallOf, Pinned
 
 _TEMPLATES = (decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext)

@@ -18,11 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
-from stator.heap.adopt.decimal_state import ThreadContext, same_thread_context
+from stator.heap.adopt.decimal_state import ThreadContext, may_convert, same_thread_context
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
@@ -142,11 +140,6 @@ def raise_flags(signals: tuple[Any, ...]) -> None:
     flags = decimal.getcontext().flags
     for signal in signals:
         flags[signal] = True
-
-
-def may_convert(value: object) -> bool:
-    """Whether C code that makes a decimal asks methods of the value; of most classes it takes none."""
-    return is_a(value, (tuple, list)) and type(value) not in (tuple, list) or is_a(value, torch.Tensor)
 
 
 @rule(decimal.Decimal, decimal.Decimal.__new__)

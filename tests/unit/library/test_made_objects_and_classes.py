@@ -6,6 +6,9 @@ import abc
 import collections.abc
 import contextlib
 import gc
+import importlib
+import importlib.util
+import sys
 import traceback
 import weakref
 
@@ -248,3 +251,35 @@ def test_generators_beside_sets() -> None:
 
     compiled = stator.compile(program, backend="eager", fullgraph=True)
     assert compiled({1}, (each for each in ())) == program({1}, (each for each in ()))
+
+
+def test_methods_of_none() -> None:
+    same_as_eager(lambda x: (None.__ne__(None), None.__eq__(0), None.__bool__(), x + 1), call(torch.ones(1)))
+
+
+def test_breakpoint_without_a_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x):
+        try:
+            breakpoint()  # noqa: T100
+        except RuntimeError as error:
+            return str(error)
+
+    monkeypatch.delattr(sys, "breakpointhook")
+    assert stator.compile(program, backend="eager", fullgraph=True)(torch.ones(1)) == program(torch.ones(1))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("_pylong") is None, reason="int() asks _pylong since 3.12")
+def test_functions_that_int_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("_pylong")
+
+    def program(text, answer):
+        module.int_from_string = answer
+        return int(text)
+
+    monkeypatch.setattr(module, "int_from_string", module.int_from_string)
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(20_000)
+    try:
+        assert stator.compile(program, backend="eager")("7" * 19_999, lambda text: 5) == 5
+    finally:
+        sys.set_int_max_str_digits(before)
