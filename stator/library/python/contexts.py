@@ -21,7 +21,6 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.heap.adopt.decimal_state import ThreadContext, may_convert, same_thread_context
-from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
