@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
@@ -78,7 +79,7 @@ def decimal_settings() -> State:
 def adopt_decimal_context(heap: Heap, value: decimal.Context, source: Source) -> object:
     thread: ThreadContext | None = heap.changes.decimals
     if thread is None:
-        return heap._adopt_opaque(value, source)  # type: ignore[no-any-return]
+        raise Break("SB005", "a context of decimals beside a trace")
     state = context_state(value)
     heap.guard(source, Kind.TYPE, decimal.Context)
     heap.guard_call(context_state, state, source)

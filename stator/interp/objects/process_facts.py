@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import types
 from typing import Any
 
 import torch
@@ -34,6 +35,8 @@ def _check_address(vm: VM, item: object) -> None:
     if isinstance(item, (tuple, frozenset)) and kind in (tuple, frozenset):
         for part in item:
             _check_address(vm, part)
+    elif kind is types.MethodType:
+        _check_address(vm, item.__self__)  # type: ignore[attr-defined]
     elif vm.heap.tracker_of(item) is not None and kind.__hash__ is object.__hash__ or is_a(item, torch.Tensor) \
             or Strategy.SET_ORDER in vm.turned_off and kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES:
         raise Break("SB013", "the order of a set whose members hash by identity")

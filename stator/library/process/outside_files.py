@@ -1,17 +1,22 @@
 """Rules for files that the call reads.   open(path).read(), os.stat(path)  ->  the contents, under a guard
 
 In: the path of a file from outside that the call has not changed.  Out: its contents or its state, which a guard reads
-again at each entry; a file that is not there raises as in eager.  Pipes, devices and large files are not read.
+again at each entry; a file that is not there raises as in eager.  Pipes, devices, files of the kernel and large files
+are not read.  The time of the last read is no fact, so a program that has the whole state breaks: functions of os.path
+read parts of it.
 """
 
 from __future__ import annotations
 
+import genericpath
 import hashlib
 import locale
 import os
 import posix
+import posixpath
 import stat
 import sys
+import types
 
 from stator.breaks import Break
 from stator.interp.frame import Raised
@@ -20,15 +25,19 @@ from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.source import Pinned
 
+_OF_KERNEL = ("/proc/", "/sys/", "/dev/")
+_PARTS = frozenset(function.__code__ for module in (genericpath, posixpath) for function in vars(module).values()
+                   if isinstance(function, types.FunctionType) and function.__name__ != "getatime")
 LARGEST = 1 << 22  # bytes that a guard reads at each entry
 
 State = tuple[object, ...]
 
 
 def state_of(path: str) -> State:
-    """A pure reader for guards: what os.stat says, or the error."""
+    """A pure reader for guards: what os.stat says, but for the time of the last read; or the error."""
     try:
-        return tuple(getattr(found, name) for found in [os.stat(path)] for name in dir(found) if name.startswith("st_"))
+        found = os.stat(path)
+        return tuple(getattr(found, name) for name in dir(found) if name.startswith("st_") and "atime" not in name)
     except (OSError, ValueError) as error:
         return type(error).__name__, getattr(error, "errno", None)
 
@@ -47,7 +56,8 @@ def contents(path: str) -> bytes | OSError | None:
         if not stat.S_ISREG((found := os.stat(path)).st_mode) or found.st_size > LARGEST:
             return None
         with open(path, "rb") as file:
-            return file.read()
+            data = file.read()
+        return data if len(data) == found.st_size else None
     except FileNotFoundError as error:
         return error
     except (OSError, ValueError):
@@ -73,7 +83,9 @@ def read_file(vm: VM, path: str) -> bytes:
 
 
 def refuse_changed(vm: VM, path: str) -> None:
-    """Break where the call has changed files, and this may be one of them."""
+    """Break where the call has changed files, and this may be one of them, or where the kernel makes it up."""
+    if os.path.realpath(path).startswith(_OF_KERNEL):
+        raise Break("SB013", "a file of the kernel, which changes when it is read")
     changed = [each.args[0] for each in vm.effects.noted if type(each) is PlainCall and each.args
                and getattr(each.function, "__name__", "") in ("write_file", "unlink", "remove")]
     changed += [each.name for each in vm.effects.files.opened if each.mode.startswith("w")]
@@ -92,7 +104,7 @@ def text_encoding(vm: VM) -> str | None:
 
 @rule(posix.stat)
 def _stat(vm: VM, path: object, *, dir_fd: object = None, follow_symlinks: object = True) -> os.stat_result:
-    if type(path) is not str or dir_fd is not None or follow_symlinks is not True:
+    if vm.running.code not in _PARTS or type(path) is not str or dir_fd is not None or follow_symlinks is not True:
         raise Break("SB013", "posix.stat: asks the operating system")
     refuse_changed(vm, path)
     vm.heap.guard_call(state_of, state_of(path), Pinned(path))

@@ -190,11 +190,21 @@ def test_a_file_that_the_call_wrote_under_another_name(tmp_path: pathlib.Path) -
 def test_state_of_files(tmp_path: pathlib.Path) -> None:
     def program(path):
         try:
-            return os.stat(path).st_size, os.getcwd()
+            exists = os.path.exists(path)
+            with open(path, "rb") as file:
+                return exists, os.path.getsize(path), os.getcwd(), len(file.read())
         except FileNotFoundError as error:
-            return str(error)
+            return exists, str(error)
 
     path, compiled = tmp_path / "data", stator.compile(program, backend="eager", fullgraph=True)
     for text in ("one", "three", None):
         path.write_text(text) if text else path.unlink()
         assert compiled(str(path)) == program(str(path))
+
+
+@pytest.mark.parametrize("program", [
+    lambda: open("/proc/self/statm", "rb").read(), lambda: os.stat(os.getcwd()).st_atime,
+    lambda: os.path.getatime(os.getcwd())])
+def test_files_that_reading_changes_break(program) -> None:
+    with pytest.raises(stator.Unsupported):
+        stator.compile(program, backend="eager", fullgraph=True)()
