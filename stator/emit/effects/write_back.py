@@ -39,7 +39,6 @@ from stator.interp.objects.function_attributes import guard_distinct
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.process.made_files import refuse_open_files
-from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
@@ -117,9 +116,6 @@ def _write_streams(build: Rebuilder, streams: RandomState, statements: list[str]
 
 
 def _write_decimal_flags(build: Rebuilder, contexts: ContextState, statements: list[str]) -> None:
-    signals = raised_flags(build.vm)
-    if signals:
-        statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
     if contexts.decimal is not None:
         write_decimal_contexts(build, contexts.decimal, statements)
 

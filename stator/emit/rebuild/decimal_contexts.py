@@ -6,9 +6,10 @@ In: the contexts that the trace has met or made.  Out: statements behind the gra
 from __future__ import annotations
 
 import decimal
+from typing import Any
 
 from stator.emit.services import Rebuilder
-from stator.heap.adopt.decimal_state import ThreadContext, context_state, made_context, put_state
+from stator.heap.adopt.decimal_state import ThreadContext, context_state, made_context, put_state, raise_flags
 
 
 def rebuild_decimal_context(build: Rebuilder, value: decimal.Context) -> str:
@@ -16,7 +17,13 @@ def rebuild_decimal_context(build: Rebuilder, value: decimal.Context) -> str:
     return build.variable(value, "context", f"{make}({state})")
 
 
+def raised_flags(thread: ThreadContext) -> tuple[Any, ...]:
+    return tuple(signal for signal, raised in thread.base.flags.items() if raised)
+
+
 def write_decimal_contexts(build: Rebuilder, thread: ThreadContext, statements: list[str]) -> None:
+    if signals := raised_flags(thread):
+        statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
     for tracker in thread.changed():
         state = build.writer.constant(context_state(tracker.standin), "decimal_state")
         statements.append(f"{build.writer.constant(put_state)}({build.outside(tracker.source)}, {state})")

@@ -45,6 +45,13 @@ def made_context(state: State) -> decimal.Context:
     return put_state(decimal.Context(), state)
 
 
+def raise_flags(signals: tuple[Any, ...]) -> None:
+    """Raise flags in the user's context; called by the residual."""
+    flags = decimal.getcontext().flags
+    for signal in signals:
+        flags[signal] = True
+
+
 class ThreadContext:
     """The context of the thread while a trace runs, and contexts from outside that it has met."""
 

@@ -84,7 +84,7 @@ def read_file(vm: VM, path: str) -> bytes:
 
 def refuse_changed(vm: VM, path: str) -> None:
     """Break where the call has changed files, and this may be one of them, or where the kernel makes it up."""
-    if os.path.realpath(path).startswith(_OF_KERNEL):
+    if "\0" in path or os.path.realpath(path).startswith(_OF_KERNEL):
         raise Break("SB013", "a file of the kernel, which changes when it is read")
     changed = [each.args[0] for each in vm.effects.noted if type(each) is PlainCall and each.args
                and getattr(each.function, "__name__", "") in ("write_file", "unlink", "remove")]

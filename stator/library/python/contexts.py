@@ -128,19 +128,6 @@ def own_context(vm: VM) -> Iterator[None]:
         decimal.setcontext(users)
 
 
-def raised_flags(vm: VM) -> tuple[Any, ...]:
-    if vm.contexts.decimal is None:
-        return ()
-    return tuple(signal for signal, raised in vm.contexts.decimal.base.flags.items() if raised)
-
-
-def raise_flags(signals: tuple[Any, ...]) -> None:
-    """Raise flags in the user's context; called by the residual."""
-    flags = decimal.getcontext().flags
-    for signal in signals:
-        flags[signal] = True
-
-
 @rule(decimal.Decimal, decimal.Decimal.__new__)
 def _make(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep(args)
