@@ -41,6 +41,7 @@ from stator.interp.objects.attributes import tensor_class
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
+from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.distributed.wrappers import register_loaded
 from stator.library.python import finalizers, object_functions, warning_filters, weak_references
 from stator.library.python.context_variables import own_context
@@ -237,6 +238,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 warning_filters.require_ended(vm)
                 weak_references.require_awaited(vm)
                 finalizers.refuse_instances(vm)
+                refuse_unfinished(vm)
                 result.error = error
             except Break as reason:
                 turn_off_inside(vm, reason)

@@ -120,8 +120,8 @@ class States:
 def faces(tracker: VariableTracker) -> Iterable[tuple[Any, Source]]:
     """The states that belong to an outside object, and where each is found."""
     original, source = tracker.original, tracker.source
-    if type(source) is CallOf and source.fn.obj is entries_of_class:
-        return ()  # a copy; a write to the class breaks
+    if type(source) is CallOf and source.fn.obj in (entries_of_class, proxy_of_class):
+        return ()  # a copy, and the view of it: they show what is written to the class
     has_dict = tracker.initial_dict is not None or tracker.shape is ShadowKind.TENSOR and tracker.mutated
     own = instance_dict(original) if has_dict else None
     found = [] if own is None else [(own, DictOf(source))]

@@ -15,6 +15,7 @@ import torch
 
 from stator import _hook, events
 from stator.breaks import Break, Strategy
+from stator.heap.adopt.decimal_state import ThreadContext
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
 from stator.interp.draws_ahead import DrawsAhead
@@ -78,7 +79,6 @@ class ClassState(Mechanism):
     named: set[type] = field(default_factory=set)  # whose names are guarded
     asked: set[type] = field(default_factory=set)  # whose special methods are guarded
     overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
-    made_annotations: dict[type, dict[str, Any]] = field(default_factory=dict)  # by a first read
     reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
     finalized: set[type] = field(default_factory=set)  # made inside, with `__del__`: some have instances
     making: int = 0  # how many type.__new__ are running
@@ -91,7 +91,7 @@ class ClassState(Mechanism):
 class IdentityState(Mechanism):
     """Addresses that the program has seen: the objects of the residual have others."""
 
-    not_replayed = ("shown", "standins")
+    not_replayed = ("shown", "standins", "ordered")
 
     handed: dict[int, object] = field(default_factory=dict)  # by id: the values that the entry was called with
     addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
@@ -101,8 +101,10 @@ class IdentityState(Mechanism):
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
+    collected: tuple[Any, ...] | None = None  # the changes when it did so (see lifetimes)
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
+    ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
@@ -233,14 +235,16 @@ class CacheState(Mechanism):
 class ContextState(Mechanism):
     """Context variables, and the context of decimals."""
 
-    written_back = ("sets",)
-
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
-    decimal: Any = None  # on which the trace computes decimals
+    decimal: ThreadContext | None = None  # contexts on which the trace computes decimals
+    entered: list[Any] = field(default_factory=list)  # contexts made inside that the thread is in, innermost last
     loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 
     def fingerprint(self) -> Any:
-        return [id(each) for each in self.sets]
+        return [id(each) for each in self.sets], self.decimal and self.decimal.fingerprint()
+
+    def has_changes(self) -> bool:
+        return bool(self.sets or self.decimal and (self.decimal.current or self.decimal.changed()))
 
 
 @dataclass(slots=True, eq=False)

@@ -104,7 +104,7 @@ def note(vm: VM, effect: object, watched: object, module: torch.nn.Module | None
     if not changed:  # also of what decides where it goes (a stream, a level), which may change later
         vm.effects.early = len(vm.effects.noted) + 1
     if watched:
-        if changed:
+        if changed and watched is not True:
             cause = "output through the user's own code, which can see what was changed before"
             raise told_natively("SB015", cause, module)
         if vm.residual.draws:
