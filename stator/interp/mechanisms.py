@@ -16,6 +16,7 @@ import torch
 from stator import _hook, events
 from stator.breaks import Break, Strategy
 from stator.heap.adopt.decimal_state import ThreadContext
+from stator.heap.tracker import Reference
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
 from stator.interp.draws_ahead import DrawsAhead
@@ -95,9 +96,9 @@ class IdentityState(Mechanism):
 
     handed: dict[int, object] = field(default_factory=dict)  # by id: the values that the entry was called with
     addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
-    ids: dict[int, Any] = field(default_factory=dict)  # of objects made inside the trace whose id was read
-    hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses
-    shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
+    ids: dict[int, Reference] = field(default_factory=dict)  # of objects made inside the trace whose id was read
+    hashes: dict[int, Reference] = field(default_factory=dict)  # the same, of hashes that are made of addresses
+    shown: dict[int, Reference] = field(default_factory=dict)  # objects of the trace whose default repr was made
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)

@@ -26,7 +26,7 @@ from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
-from stator.heap.iterators.outside_iterators import advanced, exhausted
+from stator.heap.iterators.outside_iterators import WALKERS, advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
 from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of, entries_of_class
@@ -137,7 +137,8 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
     to a position come last, an iterator before those it draws from."""
     kinds = {ShadowKind.PEEKABLE: 0, ShadowKind.ITERATOR: 2}
-    first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
+    first, others, last = ([each for each in trackers if kind == (
+        0 if type(each.standin) in WALKERS else kinds.get(each.shape, 1))] for kind in range(3))
     return first + others + last[::-1]
 
 

@@ -32,7 +32,8 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import symbolic_length
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
-from stator.interp.objects.object_texts import note_addresses, with_originals
+from stator.interp.objects.object_texts import note_addresses
+from stator.interp.objects.process_facts import with_originals
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
