@@ -30,7 +30,7 @@ from stator.interp.lookup import find
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
-from stator.library.torch.engine_checks import checked, guard_engine, without_anomaly_mode
+from stator.library.torch.gradient_checks import checked, guard_engine, without_anomaly_mode
 
 _WHAT = "torch.autograd.grad inside captured code"
 FORWARD = Strategy.FORWARD_MODE
