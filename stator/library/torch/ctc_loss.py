@@ -42,8 +42,8 @@ def _ctc_loss(vm: VM, callee: Callable[..., object], /, log_probs: object, targe
     reduction = named.get("reduction", options[1] if len(options) > 1 else "mean")
     may_record = recorder.backend.in_order or can_be_cut(vm)
     if not may_record or not isinstance(log_probs, FakeTensor) or not are_plain(*given) \
-            or type(reduction) not in (int, str) or recorder.scope.enclosing is not None or recorder.region.tangents or vm.modes.active \
-            or recorder.classes or recorder.wrappers.behind:
+            or type(reduction) not in (int, str) or recorder.scope.enclosing is not None \
+            or recorder.region.tangents or vm.modes.active or recorder.classes or recorder.wrappers.behind:
         return vm.torch_call(callee, (*given, *options), named, asked=True)
     recorder.propagation.require_exact()
     with torch._C.DisableTorchFunction(), recorder.symbols.dispatcher():
