@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import save_on_cpu
 from torch.fx.node import has_side_effect
@@ -33,6 +34,7 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
+from stator.library.torch.backward_code import hook_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
 from stator.source import CALL_TEXTS
 
@@ -332,20 +334,7 @@ def removed_handle() -> RemovableHandle:
     return RemovableHandle(collections.OrderedDict())
 
 
-def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
-    what = "a hook on a tensor"
-    grad = empty_like(fake)
-    with without_grad(vm.torch_state):
-        part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
-    with torch._C.DisableTorchFunction():
-        if grad._version:
-            raise Break("SB016", f"{what} that changes the gradient in place")
-        result = grad if result is None else result
-        if type(result) is not FakeTensor:
-            raise Break("SB016", f"{what} that returns a {type(result).__name__}")
-        if (result.shape, result.dtype, result.device) != (grad.shape, grad.dtype, grad.device):
-            raise Break("SB016", f"{what} that returns a tensor of another kind than the gradient")
-    with part.reopened():
-        part.finish([result], single=True)
+def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> fx.Node:
+    part = hook_ahead(vm, fake, function)
     modules, operands = modules_of(part)
     return vm.recorder.record("call_function", register_graph, (fake, modules[0], operands), {}, None)

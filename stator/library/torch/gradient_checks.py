@@ -18,7 +18,8 @@ from stator.graph.analysis.step_functions import gradients_in_anomaly_mode, with
 from stator.graph.state.torch_state import ANOMALY_MODE
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd, kind_of
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import HOOKS, Pushed, require_pure
+from stator.library.torch.autograd_hooks import HOOKS, Pushed, has_changes, require_pure
+from stator.library.torch.backward_code import require_unchanged
 
 __all__ = ["checked", "guard_engine", "without_anomaly_mode"]
 
@@ -29,6 +30,8 @@ def guard_engine(vm: VM, what: str) -> None:
         vm.heap.guard_call(torch.is_anomaly_enabled, torch.is_anomaly_enabled())
     for entry in vm.autograd.popped_hooks:
         assert isinstance(entry, Pushed)
+        if not entry.lossless and has_changes(vm):
+            raise behind_autograd(vm, "SB016", f"{what}, under {HOOKS}, beside changes still to be written back")
         for fake in entry.saved.values():
             if fake.layout is not torch.strided or entry.lossless:
                 raise Break("SB016", f"{what}, under {HOOKS} of an unusual layout")
@@ -39,8 +42,10 @@ def guard_engine(vm: VM, what: str) -> None:
         entry.saved.clear()
 
 
-def checked(vm: VM, target: Callable[..., object], beside_modules: bool) -> Callable[..., object]:
+def checked(vm: VM, target: Callable[..., object], outputs: list[FakeTensor], beside_modules: bool
+            ) -> Callable[..., object]:
     """The function of the graph that takes gradients: in anomaly mode each function of the engine is checked."""
+    require_unchanged(vm, outputs)
     if not torch.is_anomaly_enabled():
         return target
     if beside_modules:

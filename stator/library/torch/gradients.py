@@ -160,7 +160,7 @@ def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: objec
                      found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad,
                      more: tuple[Any, ...] = (), made: Sequence[Any] = ()) -> fx.Node:
     """One node; `more` are arguments, and `made` are results, behind the usual ones."""
-    target = checked(vm, target, bool(more))
+    target = checked(vm, target, outputs, bool(more))
     node = vm.recorder.record("call_function", target, (outputs, inputs, seeds, *more), options, (*found, *made))
     vm.recorder.log.changes += 1
     vm.autograd.consumes = vm.autograd.consumes or not (
