@@ -95,6 +95,9 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13, 16: values computed again
     "stator/library/torch/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
     "stator/library/torch/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler
+    "stator/library/torch/ctc_loss.py": "docs/training.md",  # step 13: the CTC loss
+    "stator/library/torch/backward_code.py": "docs/training.md",  # step 13: code that a captured pass runs
+    "stator/library/torch/gradient_checks.py": "docs/training.md",  # step 13: anomaly mode, hooks on saved tensors
     "stator/graph/analysis/step_functions.py": "docs/training.md",  # step 13: gradients beside hooks of modules
     "stator/host/hook_handles.py": "docs/training.md",  # step 13: handles of hooks on fakes
     "stator/interp/outside_exceptions.py": "docs/interpreter.md",  # step 17: exceptions that the caller handles

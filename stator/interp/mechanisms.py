@@ -164,6 +164,8 @@ class AutogradState(Mechanism):
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace
     pushed_hooks: list[Any] = field(default_factory=list)  # on saved tensors, by the trace
+    ahead: list[Any] = field(default_factory=list)  # code of a backward pass that was interpreted before it
+    popped_hooks: list[object] = field(default_factory=list)
     consumes: bool = False  # whether a backward pass in the graph frees its history
     hook_cells: list[Any] = field(default_factory=list)  # variables of hooks made inside, and what was in them
 
