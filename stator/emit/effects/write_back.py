@@ -7,6 +7,7 @@ of the residual program, whose expressions read parameters and fresh objects onl
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType
@@ -25,7 +26,7 @@ from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
-from stator.heap.iterators.outside_iterators import advanced, exhausted
+from stator.heap.iterators.outside_iterators import WALKERS, advanced, exhausted, steps_left
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
 from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of
@@ -134,11 +135,15 @@ def forget_attribute(cls: type, name: str) -> None:
 
 
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
-    """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
-    to a position come last, an iterator before those it draws from."""
-    kinds = {ShadowKind.PEEKABLE: 0, ShadowKind.ITERATOR: 2}
-    first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
-    return first + others + last[::-1]
+    """As they were met.  Iterators that are advanced, or that dropped their dict, come first, while what they walk is
+    as it was; those that are set to a position come last, an iterator before those it draws from."""
+    def turn(tracker: VariableTracker) -> int:
+        if tracker.shape is ShadowKind.ITERATOR:
+            return 1 if type(tracker.standin) in WALKERS and steps_left(tracker.standin) < 0 else 3
+        return 0 if tracker.shape is ShadowKind.PEEKABLE else 2
+
+    *first, last = ([each for each in trackers if turn(each) == number] for number in range(4))
+    return [*itertools.chain(*first), *last[::-1]]
 
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
