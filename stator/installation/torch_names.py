@@ -147,8 +147,8 @@ class Optimizer:
     def __init__(self, decorate: Callable[[Any], Any]) -> None:
         self.decorate = decorate
 
-    def __call__(self, fn: Any) -> Any:
-        return self.decorate(fn)
+    def __call__(self, fn: Callable[..., object]) -> Callable[..., object]:
+        return self.decorate(fn)  # type: ignore[no-any-return]
 
     def __enter__(self) -> None:
         warnings.warn("stator: torch._dynamo.optimize() in a with statement has no effect on Stator; compile the "

@@ -7,7 +7,6 @@ stand-ins, whose fields are read, and which the residual makes again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -22,12 +21,12 @@ FIELDS = "query key value attn_mask dropout is_causal enable_gqa".split()
 
 
 @rule(PARAMETERS)
-def _make(vm: VM, callee: type, /, *fields: object) -> Any:
+def _make(vm: VM, callee: type, /, *fields: object) -> object:
     return vm.native_unhooked(callee, specialise_deep(vm, fields))
 
 
 @rule(*[underlying(vars(PARAMETERS)[name].fget) for name in FIELDS])
-def _field(vm: VM, callee: Callable[..., object], record: object, /) -> Any:
+def _field(vm: VM, callee: Callable[..., object], record: object, /) -> object:
     if vm.heap.tracker_of(record) is not None:
         raise Break("SB005", "parameters of an attention, from outside")
     return vm.native_unhooked(callee, (record,))
