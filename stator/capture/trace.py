@@ -26,6 +26,7 @@ from stator.code.decode import decode
 from stator.graph.analysis.shared_memory import refuses_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.recorder import Recorder
+from stator.graph.state.quiet_logging import muted
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
 from stator.graph.state.suspended_modes import mode_around, put_back
 from stator.guards.global_state import global_state
@@ -245,7 +246,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 raise
             finally:
                 autograd_hooks.leave_hooks(vm)
-                recorder.region.function_modes = []  # later operations are not the program's
+                # Later operations are not those of the program.
+                recorder.region.function_modes, recorder.services.listening = [], muted
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:

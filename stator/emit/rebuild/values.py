@@ -55,6 +55,7 @@ from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
 from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
+from stator.library.torch.attention_records import FIELDS, PARAMETERS
 from stator.library.torch.autograd_hooks import removed_handle
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
@@ -440,6 +441,8 @@ def as_class(tensor: torch.Tensor, cls: type) -> Any:
 set_attribute = object.__setattr__
 _MAKERS: dict[type, Callable[[Rebuilder, Any], str]] = {
     **dict.fromkeys(RECORDS, lambda self, value: f"{self.writer.held(copy_options)}({self.writer.held(value)})"),
+    PARAMETERS: lambda self, value: self.variable(value, "parameters", (
+        f"{self.writer.constant(PARAMETERS)}({', '.join([self.value(getattr(value, name)) for name in FIELDS])})")),
     types.CellType: Rebuilder.cell, functools.partial: Rebuilder.partial, collections.deque: Rebuilder.deque,
     slice: lambda self, value: f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})",
     torch.Size: lambda self, value: (
