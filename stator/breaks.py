@@ -38,6 +38,7 @@ class Strategy(enum.StrEnum):
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
     LEAF_FLAGS = "flags of leaves"
+    LOG_RECORDS = "log records"
     NEW_LEAVES = "new leaves"
     RECORDED_WARNINGS = "recorded warnings"
     SAVED_TENSOR_HOOKS = "hooks on saved tensors"

@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from stator import _core, _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.emit.effects.mode_stack import write_mode_stack
 from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
@@ -34,6 +34,7 @@ from stator.heap.shared_state import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
+from stator.interp.noted_effects import Logged
 from stator.interp.objects.function_attributes import guard_distinct
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
@@ -41,6 +42,7 @@ from stator.library.process.made_files import refuse_open_files
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
+from stator.library.python.printing_and_logging import changes_loggers
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 
@@ -60,6 +62,8 @@ def write_effects(build: Rebuilder) -> int:
         if writer is not None:
             writer(build, state, statements)
     effects = build.vm.effects
+    if any(type(each) is Logged and changes_loggers(build.heap, each.logger) for each in effects.noted[effects.early:]):
+        raise Break("SB015", "a log record before changes of its loggers", turn_off=Strategy.LOG_RECORDS)
     replayed = [write_effect(build, effect) for effect in effects.noted]
     statements = replayed[:effects.early] + statements + replayed[effects.early:]
     for statement in statements:
