@@ -27,14 +27,13 @@ from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
-from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
+from stator.heap.outside_changes import CLASSED, is_changed, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of
 from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
 from stator.heap.tracker import ShadowKind, VariableTracker, is_current
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
-from stator.interp.noted_effects import Logged
 from stator.interp.objects.function_attributes import guard_distinct
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
@@ -42,7 +41,6 @@ from stator.library.process.made_files import refuse_open_files
 from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
-from stator.library.python.printing_and_logging import changes_loggers
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 
@@ -62,8 +60,8 @@ def write_effects(build: Rebuilder) -> int:
         if writer is not None:
             writer(build, state, statements)
     effects = build.vm.effects
-    if any(type(each) is Logged and changes_loggers(build.heap, each.logger) for each in effects.noted[effects.early:]):
-        raise Break("SB015", "a log record before changes of its loggers", turn_off=Strategy.LOG_RECORDS)
+    if any(is_changed(build.heap, each) for each in effects.deciding.values()):
+        raise Break("SB015", "output before changes that it would show", turn_off=Strategy.LATE_OUTPUT)
     replayed = [write_effect(build, effect) for effect in effects.noted]
     statements = replayed[:effects.early] + statements + replayed[effects.early:]
     for statement in statements:

@@ -13,9 +13,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from stator.breaks import Break, Strategy
-from stator.heap.outside_changes import has_changed
-from stator.heap.services import Heap
+from stator.breaks import Break
 from stator.host.value_kinds import is_a
 from stator.interp import noted_effects as noted
 from stator.interp.frame import Continuation, Raised
@@ -90,8 +88,8 @@ def _log(vm: VM, callee: Any, self: object, *args: Any, **kwargs: Any) -> None:
     handlers = handled_in_python(original)
     if find(vm, type(original), "_log") is not logging.Logger._log:
         raise noted.told_natively("SB015", f"logging.Logger.{name} of a logger with a _log() of its own", logging)
-    if Strategy.LOG_RECORDS in vm.turned_off or changes_loggers(vm.heap, original):
-        raise noted.told_natively("SB015", "a log record, where the call changes its loggers or handlers", logging)
+    if noted.may_change(vm, vars(logging), *deciding(original)):
+        raise noted.told_natively("SB015", "a log record, where the call changes how output is shown", logging)
     vm.heap.guard_call(is_handled_by, True, Pinned(original), *map(Pinned, handlers))
     noted.note(vm, noted.Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
                     frame.function.rpartition(".")[2], outward, extra, kwargs.get("exc_info")),
@@ -116,14 +114,6 @@ def deciding(logger: logging.Logger) -> list[object]:
             found += (handler, handler.formatter, handler.filters, *handler.filters)
         reached = reached.parent if reached.propagate else None
     return found
-
-
-def changes_loggers(heap: Heap, logger: logging.Logger) -> bool:
-    """Whether the trace has changed what decides where a message goes."""
-    scope = heap.scopes.get(id(vars(logging)))
-    trackers = (heap.by_original.get(id(each)) for each in deciding(logger))
-    return scope is not None and bool(scope.overlay) \
-        or any(tracker is not None and has_changed(tracker) for tracker in trackers)
 
 
 def is_handled_by(logger: logging.Logger, *handlers: object) -> bool:
