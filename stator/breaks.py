@@ -39,6 +39,7 @@ class Strategy(enum.StrEnum):
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
     LATE_COLLECTIONS = "collections of garbage after changes"
+    LATE_OUTPUT = "output that is written later"
     LEAF_FLAGS = "flags of leaves"
     NEW_LEAVES = "new leaves"
     RECORDED_WARNINGS = "recorded warnings"

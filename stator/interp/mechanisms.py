@@ -187,6 +187,7 @@ class EffectState(Mechanism):
     noted: list[Any] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
     watched: bool = False  # whether user code runs at the replay of effects
+    deciding: dict[int, object] = field(default_factory=dict)  # id -> an object that decides how output is shown
     early: int = 0  # how many of them come before the program's first change of anything outside
     files: FileState = field(default_factory=FileState)
     runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)

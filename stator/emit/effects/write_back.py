@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from stator import _core, _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.emit.effects.mode_stack import write_mode_stack
 from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.decimal_contexts import write_decimal_contexts
@@ -28,7 +28,7 @@ from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import WALKERS, advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
-from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
+from stator.heap.outside_changes import CLASSED, is_changed, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of, entries_of_class
 from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
@@ -61,6 +61,8 @@ def write_effects(build: Rebuilder) -> int:
         if writer is not None:
             writer(build, state, statements)
     effects = build.vm.effects
+    if any(is_changed(build.heap, each) for each in effects.deciding.values()):
+        raise Break("SB015", "output before changes that it would show", turn_off=Strategy.LATE_OUTPUT)
     replayed = [write_effect(build, effect) for effect in effects.noted]
     statements = replayed[:effects.early] + statements + replayed[effects.early:]
     for statement in statements:
