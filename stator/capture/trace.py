@@ -26,6 +26,7 @@ from stator.code.decode import decode
 from stator.graph.analysis.shared_memory import refuses_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.recorder import Recorder
+from stator.graph.state.quiet_logging import muted
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
 from stator.graph.state.suspended_modes import mode_around, put_back
 from stator.guards.global_state import global_state
@@ -41,6 +42,7 @@ from stator.interp.objects.attributes import tensor_class
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
+from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.distributed.wrappers import register_loaded
 from stator.library.python import finalizers, object_functions, warning_filters, weak_references
 from stator.library.python.context_variables import own_context
@@ -237,13 +239,15 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 warning_filters.require_ended(vm)
                 weak_references.require_awaited(vm)
                 finalizers.refuse_instances(vm)
+                refuse_unfinished(vm)
                 result.error = error
             except Break as reason:
                 turn_off_inside(vm, reason)
                 raise
             finally:
                 autograd_hooks.leave_hooks(vm)
-                recorder.region.function_modes = []  # later operations are not the program's
+                # Later operations are not those of the program.
+                recorder.region.function_modes, recorder.services.listening = [], muted
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:

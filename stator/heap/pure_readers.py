@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import gc
 import itertools
 import sys
@@ -17,6 +18,7 @@ import numpy
 
 from stator import _hook
 from stator.breaks import Break
+from stator.heap.raw_access import instance_dict
 from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import dict_of_class, is_a
@@ -28,6 +30,19 @@ _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
 DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
                                for method in (cls.keys, cls.values, cls.items)}
+
+
+def has_dict(value: functools.partial[object]) -> bool:
+    """Whether a partial has a `__dict__`, which a read would make; C unfolds others."""
+    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
+
+
+def held_dict(value: object) -> dict[str, Any] | None:
+    """The instance dict of an object; None where a read would make it."""
+    if type(value) is collections.OrderedDict and not gc.get_referents(value) \
+            or type(value) is functools.partial and not has_dict(value):
+        return None
+    return instance_dict(value)
 
 
 def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:

@@ -141,6 +141,23 @@ def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
     return stance_of(stance, force_backend=force_backend)
 
 
+class Optimizer:
+    """The result of optimize(): a decorator; as a context it says that it compiles nothing."""
+
+    def __init__(self, decorate: Callable[[Any], Any]) -> None:
+        self.decorate = decorate
+
+    def __call__(self, fn: Callable[..., object]) -> Callable[..., object]:
+        return self.decorate(fn)  # type: ignore[no-any-return]
+
+    def __enter__(self) -> None:
+        warnings.warn("stator: torch._dynamo.optimize() in a with statement has no effect on Stator; compile the "
+                      "function that is called there", stacklevel=2)
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+
 def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_fn: object = None,
              guard_fail_fn: object = None, guard_filter_fn: Any = None, disable: bool = False,
              dynamic: bool | None = None, error_on_graph_break: bool | None = None, recompile_limit: int | None = None,
@@ -158,8 +175,8 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_
         fullgraph=nopython, dynamic=dynamic, backend=backend, options=options, disable=disable,
         recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles)
     if error_on_graph_break is None:
-        return decorate
-    return lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn))
+        return Optimizer(decorate)
+    return Optimizer(lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn)))
 
 
 def optimize_assert(backend: object, **others: Any) -> Callable[[Any], Any]:

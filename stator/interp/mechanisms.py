@@ -15,6 +15,8 @@ import torch
 
 from stator import _hook, events
 from stator.breaks import Break, Strategy
+from stator.heap.adopt.decimal_state import ThreadContext
+from stator.heap.tracker import Reference
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
 from stator.interp.draws_ahead import DrawsAhead
@@ -78,7 +80,6 @@ class ClassState(Mechanism):
     named: set[type] = field(default_factory=set)  # whose names are guarded
     asked: set[type] = field(default_factory=set)  # whose special methods are guarded
     overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
-    made_annotations: dict[type, dict[str, Any]] = field(default_factory=dict)  # by a first read
     reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
     finalized: set[type] = field(default_factory=set)  # made inside, with `__del__`: some have instances
     making: int = 0  # how many type.__new__ are running
@@ -91,18 +92,20 @@ class ClassState(Mechanism):
 class IdentityState(Mechanism):
     """Addresses that the program has seen: the objects of the residual have others."""
 
-    not_replayed = ("shown", "standins")
+    not_replayed = ("shown", "standins", "ordered")
 
     handed: dict[int, object] = field(default_factory=dict)  # by id: the values that the entry was called with
     addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
-    ids: dict[int, Any] = field(default_factory=dict)  # of objects made inside the trace whose id was read
-    hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses
-    shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
+    ids: dict[int, Reference] = field(default_factory=dict)  # of objects made inside the trace whose id was read
+    hashes: dict[int, Reference] = field(default_factory=dict)  # the same, of hashes that are made of addresses
+    shown: dict[int, Reference] = field(default_factory=dict)  # objects of the trace whose default repr was made
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
+    collected: tuple[Any, ...] | None = None  # the changes when it did so (see lifetimes)
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
+    ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
@@ -161,6 +164,8 @@ class AutogradState(Mechanism):
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace
     pushed_hooks: list[Any] = field(default_factory=list)  # on saved tensors, by the trace
+    ahead: list[Any] = field(default_factory=list)  # code of a backward pass that was interpreted before it
+    popped_hooks: list[object] = field(default_factory=list)
     consumes: bool = False  # whether a backward pass in the graph frees its history
     hook_cells: list[Any] = field(default_factory=list)  # variables of hooks made inside, and what was in them
 
@@ -182,6 +187,7 @@ class EffectState(Mechanism):
     noted: list[Any] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
     watched: bool = False  # whether user code runs at the replay of effects
+    deciding: dict[int, object] = field(default_factory=dict)  # id -> an object that decides how output is shown
     early: int = 0  # how many of them come before the program's first change of anything outside
     files: FileState = field(default_factory=FileState)
     runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)
@@ -233,14 +239,16 @@ class CacheState(Mechanism):
 class ContextState(Mechanism):
     """Context variables, and the context of decimals."""
 
-    written_back = ("sets",)
-
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
-    decimal: Any = None  # on which the trace computes decimals
+    decimal: ThreadContext | None = None  # contexts on which the trace computes decimals
+    entered: list[Any] = field(default_factory=list)  # contexts made inside that the thread is in, innermost last
     loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 
     def fingerprint(self) -> Any:
-        return [id(each) for each in self.sets]
+        return [id(each) for each in self.sets], self.decimal and self.decimal.fingerprint()
+
+    def has_changes(self) -> bool:
+        return bool(self.sets or self.decimal and (self.decimal.current or self.decimal.changed()))
 
 
 @dataclass(slots=True, eq=False)

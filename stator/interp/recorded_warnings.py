@@ -34,7 +34,7 @@ _SILENT = frozenset("""
     sum mean amax amin argmax argmin cumsum softmax log_softmax layer_norm
     view reshape flatten unsqueeze squeeze transpose permute expand contiguous clone detach cat stack chunk split unbind
     zeros ones empty full zeros_like ones_like empty_like full_like arange eye rand randn rand_like randn_like
-    dropout embedding size dim numel stride storage_offset is_contiguous""".split())
+    dropout embedding size dim numel stride storage_offset is_contiguous set_grad_enabled""".split())
 _PROPERTIES = frozenset(name for name, each in inspect.getmembers_static(torch.Tensor)
                         if type(each) in (types.GetSetDescriptorType, property))  # which only look
 

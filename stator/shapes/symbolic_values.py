@@ -34,10 +34,16 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from stator.breaks import Break
 
 
+def unread_text(value: object) -> str:
+    """The `__repr__` that C code finds: of a value that an object of C code holds."""
+    raise unread(value, "repr()")
+
+
 class Varying:
     """The stand-in; each Python type has a subclass of its own, so that a class holds all that is known."""
 
     __slots__ = ()
+    __repr__ = unread_text
     python_type: type = object
 
 
@@ -84,6 +90,7 @@ class DeferredText:
     """Text made of an unbacked number or a tensor: f"{n} tokens"; `parts` are str and Formatted.  Reading it breaks."""
 
     __slots__ = ("parts",)
+    __repr__ = unread_text
 
     def __init__(self, parts: tuple[Any, ...] = ()) -> None:
         self.parts = parts

@@ -33,6 +33,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
+from stator.emit.rebuild.decimal_contexts import rebuild_decimal_context
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.suspended_patches import names_of_class
@@ -103,7 +104,7 @@ def view_of(base: ndarray, dtype: str, shape: tuple[int, ...], offset: int, stri
 
 IMMUTABLE: frozenset[type] = frozenset({
     datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, decimal.Decimal,
-    decimal.Context, re.Match, uuid.UUID, types.CodeType, types.EllipsisType, weakref.CallableProxyType,
+    re.Match, uuid.UUID, types.CodeType, types.EllipsisType, weakref.CallableProxyType,
     numpy.ufunc, type(numpy.mean),
     type(collections.namedtuple("_Pair", "left right").left),  # type: ignore[attr-defined]
 })
@@ -277,7 +278,7 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
-    _json.make_encoder: _json_encoder,
+    _json.make_encoder: _json_encoder, decimal.Context: rebuild_decimal_context,
     bytearray: lambda build, value: build.variable(value, "buffer", f"bytearray({bytes(value)!r})"),
 }
 

@@ -32,7 +32,8 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import symbolic_length
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
-from stator.interp.objects.object_texts import note_addresses, with_originals
+from stator.interp.objects.object_texts import note_addresses
+from stator.interp.objects.process_facts import with_originals
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
@@ -149,7 +150,8 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: obje
             if inplace and symbol == "@" and {left_type, right_type} & _NO_FACTORS:
                 return _refuse_operands(symbol, left, right, inplace)
             return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
-        refuse_opaque(vm, left, *[right][is_a(left, (set, frozenset)) and type(right) is types.GeneratorType:])
+        refuse_opaque(vm, *[each for each, other in ((left, right), (right, left)) if not (
+            is_a(other, (set, frozenset)) and type(each) is types.GeneratorType)])
         for method, args in candidates:
             vm.admit_slot(method, args)
         made = run_operator(vm, inplace_function if inplace else function, left, right)

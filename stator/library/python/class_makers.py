@@ -21,6 +21,7 @@ from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING
 from stator.interp.machine import is_own
+from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
@@ -83,7 +84,7 @@ def _subscribe(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Subscription of a typing construct: pure, but for a cache that nobody can see."""
     for value in args:
         vm.heap.expose_deep(value)
-    return vm.native_unhooked(callee, args, kwargs)
+    return vm.native_unhooked(callee, specialise_deep(vm, args), kwargs)
 
 
 def caller_module(vm: VM, levels: int, default: str | None = "__main__") -> Any:

@@ -376,7 +376,9 @@ def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
     if is_a(seen, type) and cls not in ancestors(vm, seen) and id(cls) not in vm.fresh:
         reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
-        vm.heap.guard_call(reader, answer, Pinned(cls), Pinned(seen))
+        for each in ancestors(vm, seen) if id(seen) in vm.fresh else (seen,):  # one made inside has no registrations
+            if id(each) not in vm.fresh:
+                vm.heap.guard_call(reader, vm.native(_abc._abc_subclasscheck, (cls, each)), Pinned(cls), Pinned(each))
     return answer
 
 
@@ -406,7 +408,7 @@ def _abc_init(vm: VM, cls: object, /) -> Any:
 
 @rule(_abc._abc_register)
 def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
-    if id(cls) not in vm.fresh:
+    if id(cls) not in vm.fresh and (id(sub) not in vm.fresh or is_a(sub, abc.ABCMeta)):  # else it goes with the trace
         raise Break("SB006", "registering a class with an abstract base class from outside")
     registered = vm.native(_abc._abc_register, (cls, sub))
     note(vm, PlainCall(abc.ABCMeta.register, (cls, sub), {}), False)  # hooks of typing look for a frame of abc

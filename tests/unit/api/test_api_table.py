@@ -32,3 +32,12 @@ def test_no_row_is_silent() -> None:
 def test_a_name_without_effect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._dynamo, "reset", lambda: None)
     assert api_table.outcome(api_table.TRACER["reset"]) == "silent"
+
+
+@pytest.mark.parametrize("optimize", ["optimize", "optimize_assert"])
+def test_optimize_in_a_with_statement_says_that_it_compiles_nothing(optimize: str) -> None:
+    context = getattr(torch._dynamo, optimize)("eager")
+    with pytest.warns(UserWarning, match="in a with statement has no effect on Stator"), context:
+        assert not stator.is_compiling()
+    compiled = context(torch.sin)
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())
