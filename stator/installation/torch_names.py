@@ -25,7 +25,7 @@ from stator.settings import marks
 from stator.settings.stance import set_stance as stance_of
 
 _MODULE = "torch._dynamo"
-# About torch's tracer: each says so once, and does what it does there.
+# About torch's tracer: each warns once, and does what it does there.
 _OF_THE_TRACER = ("allow_c_slot", "bytecode_debugger", "disable_nested_graph_breaks", "override_cudagraphs",
                   "override_optimization_hint", "patch_dynamo_config", "replay", "reset_recompile_user_contexts",
                   "set_recursion_limit", "step_unsupported")
@@ -112,7 +112,7 @@ def resetting(original: Callable[[], None]) -> Callable[[], None]:
 
 
 def saying_so(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of torch's that Stator does not answer; the first call says so."""
+    """A function of torch that Stator does not implement; the first call warns."""
     said: list[bool] = []
 
     @functools.wraps(original)

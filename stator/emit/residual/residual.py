@@ -24,7 +24,7 @@ from stator.breaks import Break, Strategy
 from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.returned_objects import fix_storages
-from stator.emit.rebuild.shown_addresses import require_shown
+from stator.emit.rebuild.shown_addresses import require_shown, require_unordered
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
@@ -121,6 +121,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     for statement in build.afterwards:
         writer.line(statement)
     require_shown(build)
+    require_unordered(build)
     fix_storages(build)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)

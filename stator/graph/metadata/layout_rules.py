@@ -251,7 +251,7 @@ def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any
     x = dense(args[0], read)
     weight, bias, eps = _options(args, None, None, 1e-5)
     # Too few values in a group are an error.
-    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1])
+    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1][1:])
     _weights(x, read, (weight, x[1][1:2]), (bias, x[1][1:2]))
     return made(x[0], x[1], x[3])
 
@@ -323,7 +323,7 @@ def _named(names: str) -> Iterable[Callable[..., Any]]:
 
 
 _PLAIN = frozenset({int, float, bool, type(None), torch.dtype})
-_KEYWORDS = _PLAIN | {FakeTensor, tuple, list}
+_KEYWORDS = _PLAIN | {FakeTensor, tuple, list, str}
 _UNARY = """relu sigmoid tanh exp log sin cos sqrt rsqrt abs neg erf silu gelu hardswish hardsigmoid hardtanh relu6
     leaky_relu elu mish softplus"""
 _BINARY, _COMPARISONS = "add sub mul", "eq ne lt le gt ge"
@@ -392,19 +392,26 @@ def interpolate(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> ob
 
 @rule_of(F.scaled_dot_product_attention)
 def attention(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
-    """By the fused kernel for the CPU, where torch chooses it."""
+    """By the fused kernel for the CPU, or by products and softmax, as torch chooses."""
     require(len(args) == 3 and kwargs.keys() <= {"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
     layouts = [filled(value, read, _FLOATS) for value in args]
-    require(same_place(*layouts) and all([len(layout[1]) == 4 and 1 not in layout[1] for layout in layouts]))
+    require(same_place(*layouts) and all([len(layout[1]) == 4 and 1 not in layout[1][1:] for layout in layouts]))
+    # The stride of a batch of one counts in real kernels.
+    require(all([x[1][0] != 1 or x[2][0] == max(map(operator.mul, x[1][1:], x[2][1:])) for x in layouts]))
     require(not kwargs.get("enable_gqa") and type(kwargs.get("scale")) in (float, type(None)))
-    layouts += [filled(value, read, _FLOATS | {torch.bool}) for value in kwargs.values() if type(value) is FakeTensor]
+    layouts += [filled(value, read, frozenset({layouts[0][0], torch.bool})) for value in kwargs.values()
+                if type(value) is FakeTensor]
     require(all([layout[3] == _CPU for layout in layouts]))
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         real, given = ([torch.empty_strided(size, stride, dtype=dtype, device=device)
                         for dtype, size, stride, _, _ in layouts] for device in ("cpu", "meta"))
         options = {name: value for name, value in kwargs.items() if type(value) is not FakeTensor}
-        require(attempt(torch._fused_sdp_choice, *real, **options) == SDPBackend.FLASH_ATTENTION.value)
-        result = attempt(_FLASH, *given[:3])[0]
+        choice = attempt(torch._fused_sdp_choice, *real, **options)
+        if choice == SDPBackend.MATH.value:
+            result = attempt(torch._scaled_dot_product_attention_math, *given, **options)[0]
+        else:
+            require(choice == SDPBackend.FLASH_ATTENTION.value)
+            result = attempt(_FLASH, *given[:3])[0]
         return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
 
 

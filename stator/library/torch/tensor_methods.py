@@ -178,7 +178,7 @@ def _shape_as_tensor(vm: VM, cont: Any, callee: object, tensor: Any, /) -> None:
 
 @rule(_TensorBase.random_)
 def _random_between(vm: VM, tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""
+    """x.random_(-3, 5): compilers cannot name the operator that does it, named `from`; randint draws the same."""
     names = [name for name in ("from", "to") if name in kwargs]
     bounds = (*args, *(kwargs[name] for name in names))
     if vm.recorder.backend.in_order or len(bounds) != 2:

@@ -23,6 +23,10 @@ def test_no_row_is_silent() -> None:
     assert len(found) >= 120
     assert not {name: what for name, what in found.items() if what.startswith("silent")}
     assert sum(what == "works" for what in found.values()) >= 75
+    listed = api_table.PAGE.read_text()
+    if f"torch {torch.__version__.partition('+')[0]}." in listed:
+        names = [name.removeprefix("torch._dynamo.config.") for name in found]
+        assert [name for name in names if f"`{name}`" not in listed and f"config.{name}`" not in listed] == []
 
 
 def test_a_name_without_effect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
