@@ -89,16 +89,16 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/emit/effects/mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/interp/calls/composite_kernels.py": "docs/memory.md",  # step 16: operators made of others
-    "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/library/autograd/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
-    "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
+    "stator/library/autograd/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
     "stator/interp/key_effects.py": "docs/heap.md",  # step 17: what filling a stand-in must not repeat
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13, 16: values computed again
-    "stator/library/torch/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
-    "stator/library/torch/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler
+    "stator/library/autograd/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
+    "stator/library/autograd/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler
     "stator/library/torch/ctc_loss.py": "docs/training.md",  # step 13: the CTC loss
-    "stator/library/torch/backward_code.py": "docs/training.md",  # step 13: code that a captured pass runs
-    "stator/library/torch/gradient_checks.py": "docs/training.md",  # step 13: anomaly mode, hooks on saved tensors
+    "stator/library/autograd/backward_code.py": "docs/training.md",  # step 13: code that a captured pass runs
+    "stator/library/autograd/gradient_checks.py": "docs/training.md",  # step 13: anomaly mode, hooks on saved tensors
     "stator/graph/analysis/step_functions.py": "docs/training.md",  # step 13: gradients beside hooks of modules
     "stator/host/hook_handles.py": "docs/training.md",  # step 13: handles of hooks on fakes
     "stator/interp/outside_exceptions.py": "docs/interpreter.md",  # step 17: exceptions that the caller handles
@@ -112,7 +112,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
     "stator/graph/record/item_layouts.py": "docs/graph-breaks.md",  # step 16: strides that only kernels know
     "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
-    "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
+    "stator/library/autograd/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
     "stator/capture/checkpoint_keys.py": "docs/from-torch-compile.md",  # step 16: keys of torch.compile's modules
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13

@@ -43,10 +43,11 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.asynchronous.event_loop import refuse_unfinished
+from stator.library.autograd import autograd_hooks, gradients
 from stator.library.distributed.wrappers import register_loaded
 from stator.library.python import finalizers, object_functions, warning_filters, weak_references
 from stator.library.python.context_variables import own_context
-from stator.library.torch import autograd_hooks, compiler_functions, gradients
+from stator.library.torch import compiler_functions
 from stator.shapes.environment import LocatedList, TraceEnvironment, unknown
 from stator.source import WORLD, CallOf, Global, Local, Pinned
 

@@ -53,10 +53,10 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
+from stator.library.autograd.autograd_hooks import removed_handle
 from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
 from stator.library.torch.attention_records import FIELDS, PARAMETERS
-from stator.library.torch.autograd_hooks import removed_handle
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
 from stator.source import Drawn, Source

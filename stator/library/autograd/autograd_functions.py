@@ -39,8 +39,8 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import has_changes
-from stator.library.torch.backward_code import FunctionAhead
+from stator.library.autograd.autograd_hooks import has_changes
+from stator.library.autograd.backward_code import FunctionAhead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
 
