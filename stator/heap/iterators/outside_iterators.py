@@ -103,6 +103,8 @@ def refuse_unsettled(value: object, cls: type, args: tuple[Any, ...]) -> None:
         raise Break("SB014", "a groupby from outside that has given a group")
     if cls is enumerate and args[1] > sys.maxsize >> 1:  # it may be moved on from here
         raise Break("SB014", "an enumerate from outside that comes near the largest C integer")
+    if cls is reversed and type(getattr(type(args[0]), "__len__", None)) is types.FunctionType:  # each move calls it
+        raise Break("SB014", "a reversed() from outside, over an object with a __len__ of its own")
 
 
 def at_end(args: tuple[Any, ...]) -> bool:

@@ -371,3 +371,43 @@ def test_a_dict_that_grows_behind_its_iterator(take: Callable[[Any], Any]) -> No
     for cls in (dict, collections.OrderedDict):
         same_as_eager(fn, call(cls(a=1.0, b=2.0, c=3.0), X), call(cls(a=4.0, b=5.0), X),
                       fullgraph=False)
+
+
+class Measured:
+    """A sequence of Python that counts how often its length is asked for."""
+
+    def __init__(self) -> None:
+        self.items, self.asked = [1.0, 2.0, 3.0], 0
+
+    def __len__(self) -> int:
+        self.asked += 1
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> float:
+        return self.items[index]
+
+
+def test_a_reversed_sequence_of_the_program_is_not_measured_again() -> None:
+    """A position is given to `reversed` by a method that asks the program for the length."""
+    def fn(sequence: Any, x: torch.Tensor) -> Any:
+        it = reversed(sequence)
+        first = next(it)
+        stator.graph_break()
+        for value in it:
+            x = x * value
+        return x, first, sequence.asked if isinstance(sequence, Measured) else len(sequence)
+
+    same_as_eager(fn, call(Measured(), X), call(Measured(), X), call([3.0, 4.0], X), call((5.0, 6.0, 7.0), X), fullgraph=False)
+
+
+def test_a_reversed_module_behind_a_break() -> None:
+    def fn(modules: Any, x: torch.Tensor) -> Any:
+        for module in reversed(modules):
+            x = module(x)
+            stator.graph_break()
+        return x
+
+    modules = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    compiled = stator.compile(fn, backend="eager", options={"strict": True})
+    for _ in range(2):
+        assert torch.equal(compiled(modules, X), fn(modules, X))
