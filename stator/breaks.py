@@ -38,10 +38,13 @@ class Strategy(enum.StrEnum):
     HASHES = "functions that hash keys"
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
+    LATE_COLLECTIONS = "collections of garbage after changes"
+    LATE_OUTPUT = "output that is written later"
     LEAF_FLAGS = "flags of leaves"
     NEW_LEAVES = "new leaves"
     RECORDED_WARNINGS = "recorded warnings"
     SAVED_TENSOR_HOOKS = "hooks on saved tensors"
+    SET_ORDER = "order of sets of objects made inside"
     SINGLE_DRAWS = "random numbers of numpy one by one"  # off: the residual calls pure functions that draw
     SPARSE_INPUTS = "sparse inputs"
     SYMBOLIC_WRAPPERS = "open sizes of wrappers"

@@ -127,7 +127,7 @@ class Propagation:
         return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), kernels, *parts)
 
     def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        """Metadata of a plain dense tensor, requires_grad last; a first item of None says that it is not one."""
+        """Metadata of a plain dense tensor, requires_grad last; a first item of None: it is not one."""
         found = self.metas.get(id(fake))
         if found is None:
             found = self.metas[id(fake)] = self._tensor_key(fake)
@@ -163,7 +163,7 @@ class Propagation:
         raise Unkeyed
 
     def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        """Metadata of a plain dense tensor; a first item of None says that it is not one."""
+        """Metadata of a plain dense tensor; a first item of None: it is not one."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
             if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided \
                     or fake.constant is not None and fake.numel() or fake.is_conj() or fake.is_neg() \
@@ -290,7 +290,7 @@ class Propagation:
                 if self.served:
                     with torch._C.DisableTorchFunction():  # or the tracer's own mode would read the metadata now
                         wants_grad = value.requires_grad
-                    if wants_grad:
+                    if wants_grad and not self.metas.get(id(value), (False,))[-1]:  # and did not before, as a parameter
                         raise ExactNeeded
                     if self.bases:
                         self._count_writes(value)

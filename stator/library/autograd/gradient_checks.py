@@ -18,8 +18,8 @@ from stator.graph.analysis.step_functions import gradients_in_anomaly_mode, with
 from stator.graph.state.torch_state import ANOMALY_MODE
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd, kind_of
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import HOOKS, Pushed, has_changes, require_pure
-from stator.library.torch.backward_code import require_unchanged
+from stator.library.autograd.autograd_hooks import HOOKS, Pushed, has_changes, require_pure
+from stator.library.autograd.backward_code import require_unchanged
 
 __all__ = ["checked", "guard_engine", "without_anomaly_mode"]
 

@@ -26,8 +26,8 @@ from stator.interp.frame import Continuation, Frame
 from stator.interp.mechanisms import fingerprints
 from stator.interp.rule_registry import suspending_rule
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import outside_callable, why_disabled
-from stator.library.torch.backward_code import Call, checkpoint_ahead
+from stator.library.autograd.autograd_hooks import outside_callable, why_disabled
+from stator.library.autograd.backward_code import Call, checkpoint_ahead
 from stator.library.torch.higher_order_operators import empty_like, finish, interpreted, modules_of
 from stator.native.torch_ops import draws_random_numbers
 

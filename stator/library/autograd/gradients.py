@@ -28,9 +28,9 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.rule_registry import rule
-from stator.interp.tensors.tensor_bookkeeping import behind_autograd
+from stator.interp.tensors.tensor_bookkeeping import behind_autograd, is_leaf
 from stator.interp.vm import VM
-from stator.library.torch.gradient_checks import checked, guard_engine, without_anomaly_mode
+from stator.library.autograd.gradient_checks import checked, guard_engine, without_anomaly_mode
 
 _WHAT = "torch.autograd.grad inside captured code"
 FORWARD = Strategy.FORWARD_MODE
@@ -247,3 +247,24 @@ def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: ob
     vm.recorder.record("call_function", boundaries.new_parameter, (data, requires_grad), {}, made)
     vm.recorder.log.changes += 1
     return made
+
+
+@rule(C.TensorBase.retain_grad)
+def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
+    """A node at which compilers cut the graph; no compiler gets a graph that has used the tensor already."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    with torch._C.DisableTorchFunction():
+        has_gradient = fake.requires_grad
+    if not has_gradient:
+        vm.native_unhooked(C.TensorBase.retain_grad, (fake,))  # raises what eager raises
+    if not is_leaf(vm, fake, tracker):
+        if tracker is None and vm.recorder.scope.enclosing is None \
+                and any(map(boundaries.wants_grad, vm.recorder.node_of(fake).users)):
+            vm.recorder.keep_as_it_is()
+        if tracker is not None:
+            raise Break("SB016", "retain_grad()")
+        require_plain(vm, "retain_grad()")
+        vm.recorder.record("call_function", boundaries.retain_gradient, (fake,), {}, None)
+        vm.recorder.log.changes += 1
+        vm.autograd.retained[id(fake)] = fake
+    return None

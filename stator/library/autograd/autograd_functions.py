@@ -39,8 +39,8 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import has_changes
-from stator.library.torch.backward_code import function_ahead
+from stator.library.autograd.autograd_hooks import has_changes
+from stator.library.autograd.backward_code import function_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
 
@@ -147,8 +147,7 @@ def is_constant_result(application: Any, tensor: Any) -> bool:
 
 
 def refuse_changes(witness: MutationCheck, what: str) -> None:
-    changed = witness.changed()
-    if changed:
+    if changed := witness.changed():
         raise Break("SB016", f"{what} has effects: {changed}")
 
 
@@ -297,7 +296,7 @@ def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
     if marks.allowed_in_graph(cls):
         return call_allowed(vm, apply_of(cls), inputs, {}, cont)
     application = begun(vm, cls, inputs)
-    # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
+    # Inside an inner graph a transform of torch.func may be at work, which calls the class itself for its rules.
     if application.differentiable and vm.recorder.scope.enclosing is None \
             and find(vm, cls, "backward") is not _SingleLevelFunction.__dict__["backward"]:
         try:
@@ -416,10 +415,9 @@ def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bo
     storages: set[int] = set()
     repeatable = True
     for node in reversed(list(recorder.graph.nodes)):
-        if node in application.marked or node.op == "placeholder" or node.users:
-            continue
-        if node.target is operator.getitem and node.args[0] in application.marked \
-                and is_a(node.args[0].meta.get("example_value"), (tuple, list)):
+        if node in application.marked or node.op == "placeholder" or node.users or (
+                node.target is operator.getitem and node.args[0] in application.marked
+                and is_a(node.args[0].meta.get("example_value"), (tuple, list))):
             continue
         storages |= written_storages(node)
         repeatable = repeatable and is_repeatable(node)

@@ -34,7 +34,7 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
-from stator.library.torch.backward_code import hook_ahead
+from stator.library.autograd.backward_code import hook_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
 from stator.source import CALL_TEXTS
 
