@@ -43,7 +43,7 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.asynchronous.event_loop import refuse_unfinished
-from stator.library.autograd import autograd_hooks, gradients
+from stator.library.autograd import autograd_hooks, backward_code, gradients
 from stator.library.distributed.wrappers import register_loaded
 from stator.library.python import finalizers, object_functions, warning_filters, weak_references
 from stator.library.python.context_variables import own_context
@@ -138,7 +138,9 @@ def turn_off_inside(vm: VM, reason: Break) -> None:
     """Turn off a strategy that the rest of the program would need, and that no resume function can take over."""
     if reason.stop.turn_off is not None:
         return
-    if vm.autograd.dual_levels:  # the rest would need the tangents
+    if (changed := backward_code.changed_code(vm)) is not None:
+        reason.stop.turn_off = changed.stop.turn_off
+    elif vm.autograd.dual_levels:  # the rest would need the tangents
         reason.stop.turn_off = Strategy.FORWARD_MODE
     elif vm.autograd.pushed_hooks or vm.autograd.hook_cells:  # the rest would be saved without them, or changes them
         reason.stop.turn_off = Strategy.SAVED_TENSOR_HOOKS
@@ -231,6 +233,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 result.value = vm.run(root, innermost, thrown)
                 function_mode_stack.require_balance(vm)
                 gradients.require_left(vm)
+                backward_code.require_kept(vm)
                 autograd_hooks.require_popped(vm)
                 warning_filters.require_ended(vm)
             except Bug as bug:

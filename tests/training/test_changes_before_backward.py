@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+import stator
 from tests.torch_api.side_by_side import World, compare
 from tests.training.step_programs import values
 
@@ -120,5 +121,50 @@ def test_a_list_of_the_call_itself(backend: str) -> None:
             made.register_hook(lambda grad: grad * scales[0])
             scales[0] = number
             made.sum().backward()
+        return World(step, lambda i: (values(3, 4, seed=i), 2.0 + i), lambda: weight.grad)
+    compare(make, 3, backend, 0.0 if backend == "eager" else 1e-5)
+
+
+@BACKENDS
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_changes_before_a_break_or_the_end(read: Callable[[Any, Any], Any], backend: str) -> None:
+    def make() -> World:
+        weight, settings = values(3, 4).requires_grad_(), Settings()
+
+        def step(x: Any, number: Any) -> Any:
+            weight.grad, settings.scale = None, 1.0
+            loss = read(x * weight, settings)
+            settings.scale = number
+            stator.graph_break()
+            loss.backward()
+            return loss.detach()
+        return World(step, lambda i: (values(3, 4, seed=i), 2.0 + i), lambda: (weight.grad, settings.scale))
+    compare(make, 3, backend, 0.0 if backend == "eager" else 1e-5)
+    for number in (2.0, 3.0):
+        found = []
+        for compiled in (False, True):
+            weight, settings = values(3, 4).requires_grad_(), Settings()
+
+            def forward(x: Any, number: Any, weight: Any = weight, settings: Any = settings) -> Any:
+                settings.scale = 1.0
+                loss = read(x * weight, settings)
+                settings.scale = number
+                return loss
+            run = stator.compile(forward, backend=backend) if compiled else forward
+            run(values(3, 4, seed=1), number).backward()
+            found.append(weight.grad)
+        torch.testing.assert_close(found[0], found[1])
+
+
+@BACKENDS
+def test_a_checkpoint_that_reads_a_list_of_the_call(backend: str) -> None:
+    def make() -> World:
+        weight = values(3, 4).requires_grad_()
+
+        def step(x: Any, number: Any) -> Any:
+            weight.grad, scales = None, [1.0]
+            loss = checkpoint(lambda x: (x * weight * scales[0]).sin(), x, use_reentrant=False).sum()
+            scales[0] = number
+            loss.backward()
         return World(step, lambda i: (values(3, 4, seed=i), 2.0 + i), lambda: weight.grad)
     compare(make, 3, backend, 0.0 if backend == "eager" else 1e-5)

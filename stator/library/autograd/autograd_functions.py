@@ -40,7 +40,7 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
 from stator.library.autograd.autograd_hooks import has_changes
-from stator.library.autograd.backward_code import FunctionAhead
+from stator.library.autograd.backward_code import function_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
 
@@ -114,9 +114,8 @@ def traced(vm: VM, application: Application) -> Any:
         constant = [i for i, part in enumerate(tensors) if is_constant_result(application, part)]
         refuse_unusual(name, ahead, parts, tensors)
         saved = own_tensors(ctx, ahead)
-        function = FunctionAhead(vm, name, instance_dict(ctx) or {}, lambda: backward_graph(
+        (behind, places), note = function_ahead(vm, name, instance_dict(ctx) or {}, lambda: backward_graph(
             vm, application, members, parts, tensors, constant, saved))
-        behind, places = function.first
         refuse_changes(witness, f"{name}.backward")
     with ahead.reopened():
         made = [*tensors, *[each for each in saved if not any(each is tensor for tensor in tensors)]]
@@ -126,7 +125,6 @@ def traced(vm: VM, application: Application) -> Any:
     flowing = tuple(value for value in inputs if type(value) is FakeTensor)
 
     def gradients(*grads: FakeTensor) -> list[FakeTensor | None]:
-        function.require_same()
         back = [grad for number, grad in enumerate(grads) if number not in constant]
         answers = backward(*map(empty_like, saved), *back, *more)
         return [None if place is None else answers[place] for place in places]
@@ -137,7 +135,7 @@ def traced(vm: VM, application: Application) -> Any:
         results = Remembered.apply(plan, *flowing)
     kept = tuple(next(i for i, each in enumerate(made) if each is tensor) for tensor in saved)
     args = (name, len(tensors), tuple(constant), kept, places, forward, backward, given, more, flowing)
-    vm.recorder.record("call_function", apply_graphs, args, {}, results)
+    note(vm.recorder.record("call_function", apply_graphs, args, {}, results))
     fresh = iter(results)
     whole = tuple(next(fresh) if type(part) is FakeTensor else part for part in parts)
     return whole if type(output) is tuple else whole[0]
@@ -149,8 +147,7 @@ def is_constant_result(application: Any, tensor: Any) -> bool:
 
 
 def refuse_changes(witness: MutationCheck, what: str) -> None:
-    changed = witness.changed()
-    if changed:
+    if changed := witness.changed():
         raise Break("SB016", f"{what} has effects: {changed}")
 
 

@@ -7,7 +7,9 @@ pass would get other nodes, as the code reads what has changed since.  Behind th
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +20,7 @@ from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import behind
 from stator.graph.record.subgraph import Subgraph, operand_key
 from stator.graph.state.torch_state import without_grad
+from stator.heap.raw_access import instance_dict
 from stator.interp.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import empty_like, interpreted, watched
@@ -31,45 +34,112 @@ AHEAD = Strategy.BACKWARD_CODE
 
 @dataclass(eq=False)
 class CodeAhead:
-    """Code of one hook or checkpoint, where in the graph it is, and its own nodes as they were then."""
+    """Code of one hook, function or checkpoint, where in the graph it is, and its own nodes as they were then."""
 
     vm: VM
     what: str
     places: set[fx.Node]
     nodes: object
     interpret: Callable[[], object]
+    roots: tuple[object, ...]  # what it was made of
     turn_off: Strategy = AHEAD
-    state: object = None  # of the trace, where the code is interpreted again only if that has changed
+    waits: bool = True  # whether no captured pass has run it yet
 
-    def require_same(self) -> None:
-        if self.state is not None and self.state == fingerprints(self.vm, of_graph=False):
-            return
-        witness = watched(self.vm, self.what)
+    def __post_init__(self) -> None:
+        self.state = fingerprints(self.vm, of_graph=False)
+        self.objects = objects_behind(self.vm, self.roots)
+
+    def is_same(self, surely: bool) -> bool:
+        """Whether it gives the same nodes now; `surely`: ask it even where nothing that is known of has changed."""
+        if not surely and self.state == fingerprints(self.vm, of_graph=False) \
+                and are_same(self.objects, objects_behind(self.vm, self.roots)):
+            return True
         try:
-            same = self.interpret() == self.nodes and not witness.changed()
-        except Exception:
-            same = False
-        if not same:
-            raise Break("SB016", f"{self.what} that reads what changes before the backward pass",
-                        turn_off=self.turn_off)
+            witness = watched(self.vm, self.what)
+            return self.interpret() == self.nodes and not witness.changed()
+        except (Exception, Break):
+            return False
+
+    def stop(self) -> Break:
+        return Break("SB016", f"{self.what} that reads what changes before the backward pass", turn_off=self.turn_off)
 
 
-class FunctionAhead:
-    """`backward` of an autograd.Function: the engine has it interpreted again when it comes there."""
+def require_ahead(vm: VM, what: str) -> None:
+    if AHEAD in vm.turned_off:
+        raise Break("SB016", f"{what} that reads what changes before the backward pass")
 
-    def __init__(self, vm: VM, name: str, own: dict[str, object], interpret: Callable[[], Parts]) -> None:
-        require_ahead(vm, f"{name}.backward")
-        before = dict(own)
-        self.first = part, places = interpret()
-        nodes = places, described_part(part)
 
-        def again() -> object:
-            own.clear()
-            own.update(before)  # `backward` may free what it has read
-            with without_grad(vm.torch_state):
-                part, places = interpret()
-            return places, described_part(part)
-        self.require_same = CodeAhead(vm, f"{name}.backward", set(), nodes, again).require_same
+def require_unchanged(vm: VM, outputs: Iterable[FakeTensor]) -> None:
+    """Break where code that a pass from these tensors runs would do otherwise than it did."""
+    if vm.autograd.ahead:
+        reached = {node for each in outputs for node in behind(vm.recorder.node_of(each))}
+        for code in vm.autograd.ahead:
+            if not reached.isdisjoint(code.places):
+                if not code.is_same(code.turn_off is AHEAD):
+                    raise code.stop()
+                code.waits = False
+
+
+def changed_code(vm: VM) -> Break | None:
+    """Why the graph must not keep code for a pass behind it: the trace ends, and has changed what that reads."""
+    return next((code.stop() for code in vm.autograd.ahead if code.waits and not code.is_same(False)), None)
+
+
+def require_kept(vm: VM) -> None:
+    stop = changed_code(vm)
+    if stop is not None:
+        raise stop
+
+
+def objects_behind(vm: VM, roots: Iterable[object]) -> list[object]:
+    """Objects of the trace itself that code can reach; changes of outside ones are known to the mechanisms."""
+    found: list[object] = []
+    seen: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        value = waiting.pop()
+        found.append(value)
+        if id(value) in seen or id(value) in vm.heap.by_standin:
+            continue
+        seen.add(id(value))
+        if isinstance(value, types.FunctionType):
+            waiting += value.__closure__ or ()
+        elif isinstance(value, types.CellType):
+            with suppress(ValueError):  # empty
+                waiting.append(value.cell_contents)
+        elif isinstance(value, types.MethodType):
+            waiting += [value.__func__, value.__self__]
+        elif type(value) in (list, tuple, set):
+            waiting += list(value)  # type: ignore[call-overload]
+        elif type(value) is dict:
+            waiting += [*value, *value.values()]
+        elif not isinstance(value, (type, torch.Tensor)):
+            waiting += (instance_dict(value) or {}).values()
+    return found
+
+
+def are_same(before: list[object], now: list[object]) -> bool:
+    return len(before) == len(now) and all(
+        one is other or type(one) is type(other) and type(one) in (int, float, bool, str) and one == other
+        for one, other in zip(before, now, strict=True))
+
+
+def function_ahead(vm: VM, name: str, own: dict[str, object], interpret: Callable[[], Parts]
+                   ) -> tuple[Parts, Callable[[fx.Node], None]]:
+    """The graph of `backward` of an autograd.Function, and a function that notes the node that runs it."""
+    require_ahead(vm, f"{name}.backward")
+    before = dict(own)
+    first = interpret()
+    nodes = first[1], described_part(first[0])
+
+    def again() -> object:
+        own.clear()
+        own.update(before)  # `backward` may free what it has read
+        with without_grad(vm.torch_state):
+            part, places = interpret()
+        return places, described_part(part)
+    return first, lambda node: vm.autograd.ahead.append(
+        CodeAhead(vm, f"{name}.backward", {node}, nodes, again, tuple(before.values())))
 
 
 def hook_ahead(vm: VM, fake: FakeTensor, function: Callable[..., object]) -> Subgraph:
@@ -77,7 +147,7 @@ def hook_ahead(vm: VM, fake: FakeTensor, function: Callable[..., object]) -> Sub
     require_ahead(vm, _HOOK)
     part = hook_graph(vm, fake, function)
     vm.autograd.ahead.append(CodeAhead(vm, _HOOK, {vm.recorder.node_of(fake)}, described_part(part),
-                                       lambda: described_part(hook_graph(vm, fake, function))))
+                                       lambda: described_part(hook_graph(vm, fake, function)), (function,)))
     return part
 
 
@@ -108,28 +178,13 @@ def checkpoint_ahead(vm: VM, places: set[fx.Node], call: Call) -> None:
 
     def again() -> object:
         return described_part(interpreted(vm, what, function, [], args, kwargs)[0])
-    vm.autograd.ahead.append(CodeAhead(vm, what, places, described(nodes, outer), again, Strategy.CHECKPOINTS,
-                                       fingerprints(vm, of_graph=False)))
+    vm.autograd.ahead.append(CodeAhead(vm, what, places, described(nodes, outer), again, call, Strategy.CHECKPOINTS))
 
 
 def is_part_of(node: fx.Node, places: set[fx.Node]) -> bool:
     """Whether a node takes one of several results from outside, which an inner graph would get itself."""
     return node.target is operator.getitem and node.args[0] not in places \
         and isinstance(node.all_input_nodes[0].meta.get("example_value"), (tuple, list))
-
-
-def require_unchanged(vm: VM, outputs: Iterable[FakeTensor]) -> None:
-    """Break where code that a pass from these tensors runs would do otherwise than it did."""
-    if vm.autograd.ahead:
-        reached = {node for each in outputs for node in behind(vm.recorder.node_of(each))}
-        for code in vm.autograd.ahead:
-            if not reached.isdisjoint(code.places):
-                code.require_same()
-
-
-def require_ahead(vm: VM, what: str) -> None:
-    if AHEAD in vm.turned_off:
-        raise Break("SB016", f"{what} that reads what changes before the backward pass")
 
 
 def described(nodes: Iterable[fx.Node], outer: Mapping[fx.Node, object]) -> list[object]:
