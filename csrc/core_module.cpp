@@ -67,6 +67,18 @@ PyObject* at_least(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return nullptr;
 }
 
+PyObject* asks_keys(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2) {
+    PyErr_SetString(PyExc_TypeError, "asks_keys() takes a dict and a key");
+    return nullptr;
+  }
+  if (!PyDict_Check(args[0])) Py_RETURN_FALSE;
+  Py_hash_t hash = PyObject_Hash(args[1]);
+  if (hash == -1 && PyErr_Occurred()) return nullptr;
+  PyObject* value = nullptr;
+  return PyBool_FromLong(stator::dict_lookup(args[0], args[1], hash, &value) == stator::Found::unknown);
+}
+
 bool fill_module(PyObject* module) {
   using namespace stator;
   if (!raw_read_init()) return false;
@@ -97,6 +109,8 @@ PyMethodDef core_functions[] = {
      "holds_only(list of dicts, classes) -> whether each value is of one of these very classes"},
     {"at_least", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(at_least)), METH_FASTCALL,
      "at_least(iterator, count) -> whether an iterator of a list, a tuple or a range has so many items left"},
+    {"asks_keys", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(asks_keys)), METH_FASTCALL,
+     "asks_keys(dict, key) -> whether a key of the dict may run Python code when it is compared with this one"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {"listen_to_redone", stator::listen_to_redone, METH_O,
      "listen_to_redone(function): function(compiled, exception, traceback) after each call handed back"},

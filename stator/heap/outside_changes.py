@@ -34,6 +34,12 @@ def anything_changed(heap: Heap) -> bool:
     return any(scope.overlay for scope in heap.scopes.values()) or any(map(has_changed, heap.trackers))
 
 
+def is_changed(heap: Heap, value: object) -> bool:
+    """Whether the trace has changed this object or namespace from outside."""
+    scope, tracker = heap.scopes.get(id(value)), heap.by_original.get(id(value))
+    return scope is not None and bool(scope.overlay) or tracker is not None and has_changed(tracker)
+
+
 def let_go(tracker: VariableTracker) -> list[Any]:
     """Objects that a user's place held, and holds no more."""
     if tracker.shape is ShadowKind.OBJECT and not has_changed(tracker):

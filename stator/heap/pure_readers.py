@@ -59,12 +59,12 @@ def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
 
 
 def readable(*classes: type) -> frozenset[type]:
-    """Those of the classes of iterators that `reduced` tells the parts of: since 3.14, none of itertools."""
+    """Those of the classes of iterators whose parts `reduced` returns: since 3.14, none of itertools."""
     return frozenset(cls for cls in classes if cls.__reduce__ is not object.__reduce__)
 
 
 def set_state(iterator: Any, state: object) -> None:
-    """Make a C iterator stand where `reduced` has told that another one stood."""
+    """Advance a C iterator to the position that `reduced` has read of another one."""
     _hook.quietly(iterator.__setstate__, state)
 
 
@@ -99,7 +99,7 @@ _FIELDS: dict[type, tuple[Any, ...]] = {
 
 
 def traceback_of(exc: BaseException) -> types.TracebackType | None:
-    """The traceback of an exception, whatever its class says about `__traceback__`."""
+    """The traceback of an exception, past a `__traceback__` of its class."""
     return BaseException.__traceback__.__get__(exc)  # type: ignore[union-attr]
 
 
@@ -129,7 +129,7 @@ def entries_of_class(cls: type) -> dict[str, Any]:
 
 
 def proxy_of_class(cls: type) -> Any:
-    """The `__dict__` of a class, whatever its metaclass says: a view, made anew at each read."""
+    """The `__dict__` of a class, past its metaclass: a view, made anew at each read."""
     return dict_of_class(cls)
 
 

@@ -15,11 +15,12 @@ from stator.graph.record.recorder import Recorder
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_set import GuardSet, PatternInstance
 from stator.heap import outside_changes
+from stator.heap.adopt.decimal_state import ThreadContext
 from stator.heap.adopt.outside_sets import SetTable
 from stator.heap.raw_access import instance_dict
 from stator.heap.reached_state import Reach
 from stator.heap.services import Heap
-from stator.heap.tracker import MOVING, NO_KEY, Box, ShadowKind, VariableTracker, unbox
+from stator.heap.tracker import MOVING, NO_KEY, Box, Reference, ShadowKind, VariableTracker, unbox
 from stator.host.mechanism import Mechanism
 from stator.host.suspended_patches import names_of_module
 from stator.shapes.policy import Policy
@@ -110,7 +111,7 @@ class Namespaces(Mechanism):
 
     namespaces: dict[int, VariableTracker] = field(default_factory=dict)  # of a user's instance dict -> whose it is
     given: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # of an object of the trace -> it, its new dict
-    owners: dict[int, Any] = field(default_factory=dict)  # of an instance dict of the trace -> its instance
+    owners: dict[int, Reference] = field(default_factory=dict)  # of an instance dict of the trace -> its instance
     class_views: dict[type, Any] = field(default_factory=dict)
     made_scopes: dict[int, Scope] = field(default_factory=dict)
 
@@ -132,6 +133,7 @@ class Changes(Mechanism):
     writes: int = 0  # instructions and C calls that may have changed something
     written: dict[int, VariableTracker] = field(default_factory=dict)  # the records that may have been changed
     handled: set[int] = field(default_factory=set)  # of records whose objects the residual changes by a note
+    decimals: ThreadContext | None = None  # contexts of decimals (see adopt/decimal_state)
     reached: list[Reach] = field(default_factory=list)  # state that calls in the graph may change (see graph_errors)
 
     def refuse_reached(self, value: object, name: str | None = None) -> None:

@@ -8,6 +8,7 @@ A shadow is a real container of boxes: an element that nobody reads is guarded b
 from __future__ import annotations
 
 import enum
+import weakref
 from collections.abc import Callable
 from operator import is_
 from typing import Any
@@ -15,6 +16,16 @@ from typing import Any
 from stator.breaks import Break, Strategy
 from stator.heap.services import Heap
 from stator.source import Source
+
+Reference = Callable[[], Any]  # answers with an object, or with None after its end
+
+
+def referring(obj: object) -> Reference:
+    """Refer to an object weakly, where that can be done: the program may watch it die."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return lambda: obj
 
 
 class ShadowKind(enum.Enum):

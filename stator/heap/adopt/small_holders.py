@@ -18,6 +18,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant
+from stator.heap.adopt.decimal_state import adopt_decimal_context, same_thread_context
 from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import DICT_VIEWS, bytes_of, has_dict, mapping_behind, referent_of
@@ -33,13 +34,14 @@ def holder_adopters(heap: Heap) -> dict[type, Any]:
         types.BuiltinFunctionType: adopt_builtin, BUILTIN_METHOD: adopt_builtin, types.MethodWrapperType: adopt_builtin,
         types.MappingProxyType: adopt_mapping_view, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
         functools.partial: adopt_partial, bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
+        decimal.Context: adopt_decimal_context,
         **dict.fromkeys(DICT_VIEWS, adopt_mapping_view), **dict.fromkeys(VALUES, adopt_value),
     }
     return {**dict.fromkeys(SENTINELS, heap._adopt_identity),
             **{cls: functools.partial(adopter, heap) for cls, adopter in found.items()}}
 
 
-# Objects of the standard library that only their identity tells apart, which native code compares by `is`.
+# Objects of the standard library that only their identity distinguishes, which native code compares by `is`.
 SENTINELS = frozenset({
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     dataclasses._FIELD_BASE,  # type: ignore[attr-defined]
@@ -212,17 +214,6 @@ def is_struct_sequence(cls: type) -> bool:
         and type(cls.__dict__.get("__reduce__")) is types.MethodDescriptorType
 
 
-def decimal_settings() -> tuple[Any, ...]:
-    """A pure reader for guards: how this thread computes decimals."""
-    context = decimal.getcontext()
-    traps = tuple(sorted(signal.__name__ for signal, trapped in context.traps.items() if trapped))
-    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, *traps)
-
-
-def guard_decimal_settings(heap: Heap) -> None:
-    heap.guard_call(decimal_settings, decimal_settings())
-
-
 @recorded
 def adopt_value(heap: Heap, value: object, source: Source) -> Any:
     """A value that never changes is itself; what it was made of is the fact."""
@@ -230,7 +221,7 @@ def adopt_value(heap: Heap, value: object, source: Source) -> Any:
     if parts is None:
         return heap._adopt_opaque(value, source)
     if type(value) is decimal.Decimal:
-        guard_decimal_settings(heap)
+        same_thread_context(heap)
     heap.guard(source, Kind.TYPE, type(value))
     heap.guard_call(parts_of, parts, source)
     return heap.register(VariableTracker(value, value, source, ShadowKind.VALUE)).standin

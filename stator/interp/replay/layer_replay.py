@@ -164,9 +164,8 @@ class Replay:
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
                 or events.lines_wanted() or vm.exc_state.topmost() is not None:
             return False
-        for each in vm.mechanisms:
-            if not each.allows_replay():
-                return False
+        if not all(each.allows_replay() for each in vm.mechanisms):
+            return False
         if self.checked != heap.changes.writes:
             self.checked, self.state = heap.changes.writes, changed_state(vm)
         return self.state is not None
@@ -252,10 +251,9 @@ class Replay:
             _, other, place = heap.replayed.objects[key]
             if other.source(place) != instance.source(template.holdings[ids[key]].place):
                 return False
-        for key in heap.sources.keys() & ids.keys():
-            if heap.sources[key] != instance.source(template.holdings[ids[key]].place):
-                return False
-        return heap.dicts.namespaces.keys().isdisjoint(ids)
+        return heap.dicts.namespaces.keys().isdisjoint(ids) and all(
+            heap.sources[key] == instance.source(template.holdings[ids[key]].place)
+            for key in heap.sources.keys() & ids.keys())
 
     def play(self, template: Template, images: tuple[Any, ...], instance: PatternInstance, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
