@@ -44,6 +44,10 @@ PyObject* holds_only(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) {
     PyObject* dict = PyList_GET_ITEM(args[0], i);
+    if (!PyDict_Check(dict)) {
+      PyErr_SetString(PyExc_TypeError, "holds_only() takes a list of dicts and a tuple of classes");
+      return nullptr;
+    }
     PyObject* value = nullptr;
     for (Py_ssize_t place = 0; PyDict_Next(dict, &place, nullptr, &value);) {
       Py_ssize_t number = PyTuple_GET_SIZE(args[1]);

@@ -175,9 +175,7 @@ def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
 def _weights(first: Layout, read: Read, *values: tuple[Any, tuple[int, ...]]) -> None:
     """Require each value to be None, or a tensor of this size, as `dense` and of the dtype and device of `first`."""
     for value, size in values:
-        if value is not None:
-            layout = dense(value, read)
-            require(same_place(first, layout) and layout[1] == size)
+        require(value is None or same_place(first, found := dense(value, read)) and found[1] == size)
 
 
 def _options(args: tuple[Any, ...], *defaults: object) -> tuple[Any, ...]:
@@ -247,8 +245,7 @@ def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any
     require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) is int and args[1] >= 1)
     x = dense(args[0], read)
     weight, bias, eps = _options(args, None, None, 1e-5)
-    # Too few values in a group are an error.
-    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1][1:])
+    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1][1:])  # or it may fail
     _weights(x, read, (weight, x[1][1:2]), (bias, x[1][1:2]))
     return made(x[0], x[1], x[3])
 
@@ -340,6 +337,7 @@ _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
         all amax amin max min cumsum stack repeat roll flip index_select tril triu"""),
     (partial(filled, dtypes=_NUMBERS | _BITS), (complex,), "gather"),  # laid out row by row, whatever it is given
     (partial(dense, dtypes=FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
+    (of_any, (complex,), _VIEWS),
 )
 for _function, _flag in ((F.relu, 1), (F.relu6, 1), (F.silu, 1), (F.mish, 1), (F.hardswish, 1), (F.hardsigmoid, 1),
                          (F.leaky_relu, 2), (F.elu, 2), (F.hardtanh, 3)):
@@ -392,19 +390,18 @@ def attention(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> obje
     """By the fused kernel for the CPU, or by products and softmax, as torch chooses."""
     require(len(args) == 3 and kwargs.keys() <= {"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
     layouts = [filled(value, read, FLOATS) for value in args]
-    require(same_place(*layouts) and all([len(layout[1]) == 4 and 1 not in layout[1][1:] for layout in layouts]))
-    # The stride of a batch of one counts in real kernels.
-    require(all([x[1][0] != 1 or x[2][0] == max(map(operator.mul, x[1][1:], x[2][1:])) for x in layouts]))
+    require(same_place(*layouts) and all([  # the stride of a batch of one counts in real kernels
+        len(x[1]) == 4 and 1 not in x[1][1:] and (x[1][0] > 1 or x[2][0] == max(map(operator.mul, x[1][1:], x[2][1:])))
+        for x in layouts]))
     require(not kwargs.get("enable_gqa") and type(kwargs.get("scale")) in (float, type(None)))
-    layouts += [filled(value, read, frozenset({layouts[0][0], torch.bool})) for value in kwargs.values()
-                if type(value) is FakeTensor]
+    masks = frozenset({layouts[0][0], torch.bool})
+    layouts += [filled(value, read, masks) for value in kwargs.values() if type(value) is FakeTensor]
     require(all([layout[3] == _CPU for layout in layouts]))
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         real, given = ([torch.empty_strided(size, stride, dtype=dtype, device=device)
                         for dtype, size, stride, _, _ in layouts] for device in ("cpu", "meta"))
         options = {name: value for name, value in kwargs.items() if type(value) is not FakeTensor}
-        choice = attempt(torch._fused_sdp_choice, *real, **options)
-        if choice == SDPBackend.MATH.value:
+        if (choice := attempt(torch._fused_sdp_choice, *real, **options)) == SDPBackend.MATH.value:
             result = attempt(torch._scaled_dot_product_attention_math, *given, **options)[0]
         else:
             require(choice == SDPBackend.FLASH_ATTENTION.value)
@@ -419,13 +416,9 @@ for _function in (*_CONVERSIONS, torch.arange, torch.zeros, torch.ones, torch.fu
 
 
 def _holds_fake(value: object) -> bool:
-    if type(value) is slice:
-        return any(map(_holds_fake, (value.start, value.stop, value.step)))
     return type(value) is FakeTensor or (type(value) is tuple or type(value) is list) and any(map(_holds_fake, value))
 
 
-for _function in _named(_VIEWS):
-    rule_of(_function)(kernel(_function, of_any))
 _item, _picked = kernel(operator.getitem, of_any), kernel(operator.getitem, _EVERY)
 
 

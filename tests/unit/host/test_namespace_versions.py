@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import stator
-from stator._core import newest_version
+from stator._core import holds_only, newest_version
 from stator.host import suspended_patches
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, replaced_operator
@@ -36,6 +36,18 @@ def test_what_has_no_version() -> None:
     assert newest_version([{}, 3]) == 0
     with pytest.raises(TypeError):
         newest_version({})
+
+
+def test_classes_of_values_are_exact() -> None:
+    class Text(str):
+        pass
+
+    assert holds_only([{"a": 1, "b": "c"}, {}], (int, str)) and holds_only([], ())
+    assert not holds_only([{"a": 1}, {"b": Text()}], (int, str)) and not holds_only([{"a": True}], (int,))
+    with pytest.raises(TypeError):
+        holds_only({}, (int,))
+    with pytest.raises(TypeError):
+        holds_only([3], (int,))
 
 
 SEARCHES: dict[str, tuple[Any, str, Callable[[], Any]]] = {

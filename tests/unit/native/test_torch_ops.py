@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import fx
 
 import stator
 from stator.native.rows_declare import ROWS
 from stator.native.table import name_of
-from stator.native.torch_ops import leaves, torch_leaf
+from stator.native.torch_ops import draws_inside, leaves, torch_leaf
 
 Tensor = torch.Tensor
 LEAVES = [
@@ -79,3 +80,13 @@ def test_a_failed_graph_is_repeated_with_the_same_random_numbers(name: str) -> N
             subject(x)
         found.append((x.tolist(), torch.rand(1).item()))
     assert found[0] == found[1]
+
+
+def test_names_of_inputs_draw_no_random_numbers():
+    graph = fx.Graph()
+    drawn = graph.placeholder("dropout")
+    graph.output(graph.call_function(torch.relu, (drawn,)))
+    assert not draws_inside(fx.GraphModule({}, graph))
+    graph.erase_node(graph.output_node())
+    graph.output(graph.call_function(F.dropout, (drawn,)))
+    assert draws_inside(fx.GraphModule({}, graph))
