@@ -114,6 +114,7 @@ class IdentityState(Mechanism):
 class FunctionState(Mechanism):
     """Facts about functions, of the program and made by the trace."""
 
+    formatting: int = 0  # C functions that make text now, and look at the results of Python functions that they call
     type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = field(default_factory=dict)  # which, from what
     defaults: dict[int, Any] = field(default_factory=dict)
     callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators
