@@ -33,7 +33,7 @@ from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.instances import adopt_instance, guard_parts, open_parts
 from stator.heap.adopt.outside_arrays import Arrays, array_adopters
 from stator.heap.adopt.outside_sets import adopt_members
-from stator.heap.adopt.small_holders import SENTINELS, adopt_unread, adopt_value, holder_adopters, is_struct_sequence
+from stator.heap.adopt.small_holders import adopt_unread, adopt_value, holder_adopters, is_struct_sequence
 from stator.heap.exposure import Exposure, store_of
 from stator.heap.identity_facts import Constants
 from stator.heap.iterators.outside_iterators import iterator_adopters
@@ -396,4 +396,4 @@ class Heap(Exposure):
 
 # Made anew where they come from the trace: one from outside must be known as such.
 _REDUCED = Pinned(reduced)
-_REMADE = SENTINELS | {property, classmethod, staticmethod, types.GenericAlias}
+_REMADE = frozenset({property, classmethod, staticmethod, types.GenericAlias})
