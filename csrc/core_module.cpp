@@ -36,6 +36,26 @@ PyObject* newest_version(PyObject*, PyObject* dicts) {
   return PyLong_FromUnsignedLongLong(newest);
 }
 
+// Only reads: counting references would copy the memory of a forked process, one page for nearly every object.
+PyObject* holds_only(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !PyList_Check(args[0]) || !PyTuple_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "holds_only() takes a list of dicts and a tuple of classes");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) {
+    PyObject* dict = PyList_GET_ITEM(args[0], i);
+    PyObject* value = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(dict, &place, nullptr, &value);) {
+      Py_ssize_t number = PyTuple_GET_SIZE(args[1]);
+      while (number > 0 && !Py_IS_TYPE(value, reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(args[1], number - 1)))) {
+        --number;
+      }
+      if (number == 0) Py_RETURN_FALSE;
+    }
+  }
+  Py_RETURN_TRUE;
+}
+
 PyObject* at_least(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_ssize_t wanted = count == 2 ? PyLong_AsSsize_t(args[1]) : -1;
   if (wanted >= 0) return PyBool_FromLong(stator::has_items(args[0], wanted));
@@ -81,6 +101,8 @@ PyMethodDef core_functions[] = {
     {"watch_count", stator::watch_count, METH_NOARGS, "watch_count() -> dicts that tell guards when they change"},
     {"newest_version", newest_version, METH_O,
      "newest_version(list of dicts) -> another number after any of them has changed; 0 where one cannot tell"},
+    {"holds_only", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(holds_only)), METH_FASTCALL,
+     "holds_only(list of dicts, classes) -> whether each value is of one of these very classes"},
     {"at_least", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(at_least)), METH_FASTCALL,
      "at_least(iterator, count) -> whether an iterator of a list, a tuple or a range has so many items left"},
     {"asks_keys", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(asks_keys)), METH_FASTCALL,

@@ -17,6 +17,7 @@ class Strategy(enum.StrEnum):
     """One way of capturing that a call site can turn off (`capture/next_attempt`), by its text in messages."""
 
     ADDRESSES_AS_SHOWN = "addresses in texts as the trace shows them"  # off: texts make the objects that they show
+    BACKWARD_CODE = "code of backward passes, ahead of them"  # off: functions and hooks that autograd calls break
     CHECKPOINTS = "checkpoints"  # the backward pass reads memory again that was written to
     CODE_FROM_TEXT = "code made at run time"  # in dicts of the trace, which no resume function takes over
     COMPILER = "compilers"  # off: the graph is run as it is
@@ -37,10 +38,13 @@ class Strategy(enum.StrEnum):
     HASHES = "functions that hash keys"
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
+    LATE_COLLECTIONS = "collections of garbage after changes"
+    LATE_OUTPUT = "output that is written later"
     LEAF_FLAGS = "flags of leaves"
     NEW_LEAVES = "new leaves"
     RECORDED_WARNINGS = "recorded warnings"
     SAVED_TENSOR_HOOKS = "hooks on saved tensors"
+    SET_ORDER = "order of sets of objects made inside"
     SINGLE_DRAWS = "random numbers of numpy one by one"  # off: the residual calls pure functions that draw
     SPARSE_INPUTS = "sparse inputs"
     SYMBOLIC_WRAPPERS = "open sizes of wrappers"

@@ -95,8 +95,7 @@ class Exposure(Records):
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""
-        keys = tuple(self.original_of(key) for key in tracker.initial)
-        self.guard(tracker.source, Kind.KEYS, keys)
+        self.guard(tracker.source, Kind.KEYS, tuple(self.original_of(key) for key in tracker.initial))
 
     def expose_length(self, value: Any) -> None:
         if type(value) in _SHOWING:
@@ -112,7 +111,7 @@ class Exposure(Records):
         else:
             self.sources[id(own)] = DictOf(tracker.source)
             if id(own) not in self.by_standin and tracker.initial_dict is not None:
-                # Read key by key, like any dict from outside; no guard on the names that nobody asks for.
+                # Read key by key, like any dict from outside; no guard on names that are not read.
                 part = VariableTracker(own, instance_dict(tracker.original), DictOf(tracker.source), ShadowKind.DICT)
                 part.initial, part.part_of, part.type_guarded = tracker.initial_dict, tracker, True
                 self.by_standin[id(own)] = part

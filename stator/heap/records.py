@@ -15,6 +15,7 @@ from stator.graph.record.recorder import Recorder
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_set import GuardSet, PatternInstance
 from stator.heap import outside_changes
+from stator.heap.adopt.decimal_state import ThreadContext
 from stator.heap.adopt.outside_sets import SetTable
 from stator.heap.raw_access import instance_dict
 from stator.heap.reached_state import Reach
@@ -132,6 +133,7 @@ class Changes(Mechanism):
     writes: int = 0  # instructions and C calls that may have changed something
     written: dict[int, VariableTracker] = field(default_factory=dict)  # the records that may have been changed
     handled: set[int] = field(default_factory=set)  # of records whose objects the residual changes by a note
+    decimals: ThreadContext | None = None  # contexts of decimals (see adopt/decimal_state)
     reached: list[Reach] = field(default_factory=list)  # state that calls in the graph may change (see graph_errors)
 
     def refuse_reached(self, value: object, name: str | None = None) -> None:

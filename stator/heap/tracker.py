@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import weakref
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from stator.breaks import Break, Strategy
@@ -122,6 +123,12 @@ NO_KEY = object()
 def is_current(box: object, value: object) -> bool:
     """The same for a place that may hold an object of the start itself."""
     return value is box or type(box) is Box and box.is_current(value)
+
+
+def untouched(initial: dict[Any, Any], now: dict[Any, Any]) -> bool:
+    """Whether a plain dict holds the very keys and boxes that it got, in their order; False where that is unsure."""
+    return type(now) is dict and len(initial) == len(now) and all(map(is_, initial, now)) \
+        and all(map(is_, initial.values(), now.values()))
 
 
 def unbox(value: object) -> Any:

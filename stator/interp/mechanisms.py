@@ -15,6 +15,7 @@ import torch
 
 from stator import _hook, events
 from stator.breaks import Break, Strategy
+from stator.heap.adopt.decimal_state import ThreadContext
 from stator.heap.tracker import Reference
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
@@ -60,11 +61,11 @@ class ModeState(Mechanism):
     at_start: int = 0
     kept: int = 0  # how many of those at start the program has not left; inside a handler, those below its mode
     handling: int = 0  # how many handlers of modes are running
-    functions_off: int = 0  # 1: the handlers of classes are not asked; 2: those of modes neither
+    functions_off: int = 0  # 1: the handlers of classes are not called; 2: those of modes neither
     functions_off_at_start: int = 0
     functions_off_before: list[tuple[Any, int]] = field(default_factory=list)  # contexts that turn it off, entered
     indexes_stay_tensors: bool = False  # inside the functions of an attention, whose positions are tensors
-    index_modes: list[Any] = field(default_factory=list)  # of torch's that ask for just that
+    index_modes: list[Any] = field(default_factory=list)  # of torch that need just that
     patched: Any = field(default_factory=patched_slots)  # special methods of Tensor that are not torch's own, by name
 
 
@@ -72,12 +73,13 @@ class ModeState(Mechanism):
 class ClassState(Mechanism):
     """Facts about classes, and attributes set on them."""
 
+    written_back = ("overlays",)
+
     lookups: dict[tuple[type, str], Any] = field(default_factory=dict)
     ancestry: set[type] = field(default_factory=set)  # classes whose MRO is guarded
     named: set[type] = field(default_factory=set)  # whose names are guarded
     asked: set[type] = field(default_factory=set)  # whose special methods are guarded
     overlays: dict[type, dict[str, Any]] = field(default_factory=dict)  # attributes as the program has set them
-    made_annotations: dict[type, dict[str, Any]] = field(default_factory=dict)  # by a first read
     reborn: set[tuple[type, str]] = field(default_factory=set)  # deleted and set again: last in the class from now on
     finalized: set[type] = field(default_factory=set)  # made inside, with `__del__`: some have instances
     making: int = 0  # how many type.__new__ are running
@@ -85,13 +87,12 @@ class ClassState(Mechanism):
     def fingerprint(self) -> Any:
         return key_ids(self.overlays)  # type: ignore[arg-type]
 
-    def has_changes(self) -> bool:
-        return bool(self.overlays)
-
 
 @dataclass(slots=True, eq=False)
 class IdentityState(Mechanism):
     """Addresses that the program has seen: the objects of the residual have others."""
+
+    not_replayed = ("shown", "standins", "ordered")
 
     handed: dict[int, object] = field(default_factory=dict)  # by id: the values that the entry was called with
     addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
@@ -101,19 +102,19 @@ class IdentityState(Mechanism):
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
+    collected: tuple[Any, ...] | None = None  # the changes when it did so (see lifetimes)
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
+    ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
-
-    def replay_key(self) -> int:
-        return len(self.shown) + len(self.standins)
 
 
 @dataclass(slots=True, eq=False)
 class FunctionState(Mechanism):
     """Facts about functions, of the program and made by the trace."""
 
+    written_back = ("members",)
     formatting: int = 0  # C functions that make text now, and look at the results of Python functions that they call
     type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = field(default_factory=dict)  # which, from what
     defaults: dict[int, Any] = field(default_factory=dict)
@@ -126,13 +127,12 @@ class FunctionState(Mechanism):
     def fingerprint(self) -> Any:
         return key_ids(self.members)  # type: ignore[arg-type]
 
-    def has_changes(self) -> bool:
-        return bool(self.members)
-
 
 @dataclass(slots=True, eq=False)
 class TensorState(Mechanism):
     """Members of tensors that the program has set."""
+
+    written_back = ("attributes", "grads", "flags", "data")
 
     attributes: dict[int, dict[str, Any]] = field(default_factory=dict)  # in the __dict__
     grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
@@ -148,13 +148,13 @@ class TensorState(Mechanism):
             [(key, flag.entry, flag.final) for key, flag in self.flags.items()],
             [(key, id(note.value)) for key, note in self.data.items()])
 
-    def has_changes(self) -> bool:
-        return bool(self.attributes or self.grads or self.flags or self.data)
-
 
 @dataclass(slots=True, eq=False)
 class AutogradState(Mechanism):
     """Hooks, leaves and levels of differentiation."""
+
+    counted = written_back = ("hooks",)
+    not_replayed, prevents_replay = ("nodes",), ("watches", "leaves")
 
     nodes: dict[int, Any] = field(default_factory=dict)  # the grad_fn of fake tensors
     hooks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (a handle, its hook; None: removed)
@@ -164,20 +164,10 @@ class AutogradState(Mechanism):
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace
     pushed_hooks: list[Any] = field(default_factory=list)  # on saved tensors, by the trace
+    ahead: list[Any] = field(default_factory=list)  # code of a backward pass that was interpreted before it
+    popped_hooks: list[object] = field(default_factory=list)
     consumes: bool = False  # whether a backward pass in the graph frees its history
     hook_cells: list[Any] = field(default_factory=list)  # variables of hooks made inside, and what was in them
-
-    def fingerprint(self) -> Any:
-        return len(self.hooks)
-
-    def replay_key(self) -> Any:
-        return len(self.hooks), len(self.nodes)
-
-    def has_changes(self) -> bool:
-        return bool(self.hooks)
-
-    def allows_replay(self) -> bool:
-        return not (self.hooks or self.watches or self.leaves)
 
 
 @dataclass(slots=True, eq=False)
@@ -192,15 +182,15 @@ class FileState:
 class EffectState(Mechanism):
     """Output and calls that the residual makes after the graph, in order."""
 
+    counted = ("noted",)
+
     noted: list[Any] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
     watched: bool = False  # whether user code runs at the replay of effects
+    deciding: dict[int, object] = field(default_factory=dict)  # id -> an object that decides how output is shown
     early: int = 0  # how many of them come before the program's first change of anything outside
     files: FileState = field(default_factory=FileState)
     runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)
-
-    def fingerprint(self) -> Any:
-        return len(self.noted)
 
 
 @dataclass(slots=True, eq=False)
@@ -208,14 +198,12 @@ class ResidualState(Mechanism):
     """Values that the residual computes for the graph, and what failed assertions of the graph mean."""
 
     feeds_graph = True
+    counted = ("draws", "copies", "assertions")
 
     draws: list[Any] = field(default_factory=list)  # random numbers that the residual draws, in order
     copies: list[Any] = field(default_factory=list)  # copies of tensors that it makes before the graph, in order
     copy_memos: dict[int, Any] = field(default_factory=dict)  # of a memo of deepcopy() -> which tensors were copied
     assertions: list[Any] = field(default_factory=list)
-
-    def fingerprint(self) -> Any:
-        return len(self.draws), len(self.copies), len(self.assertions)
 
 
 @dataclass(slots=True, eq=False)
@@ -232,21 +220,19 @@ class WarningState(Mechanism):
 class LockState(Mechanism):
     """Locks from outside."""
 
+    prevents_replay = ("used", "answers")
+
     used: dict[int, Any] = field(default_factory=dict)  # how the program has used each
     answers: dict[Any, Any] = field(default_factory=dict)  # state that was read of locks that it has not used
-
-    def allows_replay(self) -> bool:
-        return not (self.used or self.answers)
 
 
 @dataclass(slots=True, eq=False)
 class CacheState(Mechanism):
     """Results of functions under functools.lru_cache."""
 
-    fills: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)  # of an outside cache -> its new results
+    prevents_replay = ("fills",)
 
-    def allows_replay(self) -> bool:
-        return not self.fills
+    fills: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)  # of an outside cache -> its new results
 
 
 @dataclass(slots=True, eq=False)
@@ -254,14 +240,15 @@ class ContextState(Mechanism):
     """Context variables, and the context of decimals."""
 
     sets: list[Any] = field(default_factory=list)  # values of variables that are set now and were not at the start
-    decimal: Any = None  # on which the trace computes decimals
+    decimal: ThreadContext | None = None  # contexts on which the trace computes decimals
+    entered: list[Any] = field(default_factory=list)  # contexts made inside that the thread is in, innermost last
     loops: Any = None  # event loops of asyncio (see library/asynchronous/event_loop)
 
     def fingerprint(self) -> Any:
-        return [id(each) for each in self.sets]
+        return [id(each) for each in self.sets], self.decimal and self.decimal.fingerprint()
 
     def has_changes(self) -> bool:
-        return bool(self.sets)
+        return bool(self.sets or self.decimal and (self.decimal.current or self.decimal.changed()))
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""The interpreter, whole: the loop, the call protocol, iteration, and the services handlers and rules ask for."""
+"""The interpreter, whole: the loop, the call protocol, iteration, and the services for handlers and rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from stator.interp.key_effects import check_hashes
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Lines, Machine
 from stator.interp.mechanisms import LOOK_MASK, clear
-from stator.interp.objects import attributes, descriptors, items
+from stator.interp.objects import attributes, descriptors, process_facts
 from stator.interp.objects.descriptors import call_special
 from stator.interp.opcodes import exception_opcodes, opcodes_since_312, opcodes_since_313, opcodes_since_314  # noqa: F401  (register all)
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
@@ -63,7 +63,7 @@ class VM(Machine):
     call_native, call_listed, call_own = native_calls.call_native, native_calls.call_listed, native_calls.call_own
     sync, call_sync, intercepted = call_protocol.sync, call_protocol.call_sync, native_calls.intercepted
     handed_to_c, python_callable = native_calls.handed_to_c, native_calls.python_callable
-    is_python_iterable, check_order = native_calls.is_python_iterable, items.check_order
+    is_python_iterable, check_order = native_calls.is_python_iterable, process_facts.check_order
     admit_slot, expose_for = native_calls.admit_slot, native_calls.expose_for
     guard_special_methods = native_calls.guard_special_methods
     guard_slots_of_tensors = native_calls.guard_slots_of_tensors

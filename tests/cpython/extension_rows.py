@@ -33,6 +33,13 @@ def declare() -> None:
     row.shell(extension, "float_pack float_unpack make_exception_with_doc awaitType")
     if hasattr(extension, "awaitType"):
         row.shell(extension.awaitType, "__new__ __init__ __await__")
+    if hasattr(extension, "hamt"):  # an immutable mapping in C, which hashes and compares its keys
+        mapping = type(extension.hamt())
+        row.deep(extension, "hamt", calls_back=True)
+        row.deep(mapping, "set get delete items keys values __len__ __iter__ __contains__ __getitem__ __eq__ __ne__",
+                 calls_back=True)
+        for view in (mapping.items, mapping.keys, mapping.values):
+            row.deep(type(view(extension.hamt())), "__len__ __iter__", calls_back=True)
     row.deep(extension, "sequence_getitem dict_getitem_knownhash", calls_back=True)
     row.mutates(extension, "sequence_setitem sequence_delitem", calls_back=True)
     subtypes = importlib.import_module("xxsubtype")  # a list and a dict that hold a number

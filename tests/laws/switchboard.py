@@ -14,7 +14,7 @@ from typing import Any
 from stator.capture import call_site, miss, stages
 from stator.capture.trace import Trace
 from stator.emit.effects import write_back
-from stator.emit.rebuild import returned_objects
+from stator.emit.rebuild import decimal_contexts, returned_objects
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.residual import failing_calls, residual
 from stator.graph.analysis import mutation
@@ -204,7 +204,7 @@ SWITCHES = [
     Switch("decimals on a context of their own", without(contexts, "own_context", no_context),
            ("decimals_under_a_context",)),
     Switch("settings of decimals", without(contexts, "guard_decimal_settings"), ("decimals_under_a_context",)),
-    Switch("flags of decimals", without(write_back, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
+    Switch("flags of decimals", without(decimal_contexts, "raised_flags", lambda thread: ()), ("decimals_under_a_context",)),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.noted.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(caches_and_locks, "kept_result", lambda wrapper, key: caches_and_locks.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),

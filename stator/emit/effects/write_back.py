@@ -16,9 +16,10 @@ import numpy
 import torch
 
 from stator import _core, _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.emit.effects.mode_stack import write_mode_stack
 from stator.emit.effects.replayed_output import write_effect
+from stator.emit.rebuild.decimal_contexts import write_decimal_contexts
 from stator.emit.rebuild.returned_iterators import write_iterator, write_standing
 from stator.emit.rebuild.returned_objects import write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
@@ -27,22 +28,22 @@ from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import WALKERS, advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
-from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
-from stator.heap.pure_readers import bytes_of, default_factory_of
+from stator.heap.outside_changes import CLASSED, is_changed, refuse_watched_deaths
+from stator.heap.pure_readers import bytes_of, default_factory_of, entries_of_class
 from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
-from stator.heap.tracker import ShadowKind, VariableTracker, is_current
+from stator.heap.tracker import ShadowKind, VariableTracker, is_current, untouched
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
 from stator.interp.objects.function_attributes import guard_distinct
 from stator.interp.tensors.tensor_bookkeeping import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.process.made_files import refuse_open_files
-from stator.library.python.contexts import raise_flags, raised_flags
 from stator.library.python.finalizers import refuse_instances
 from stator.library.python.lifetimes import refuse_collections
 from stator.library.python.random_states import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
+from stator.source import CallOf
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -60,6 +61,8 @@ def write_effects(build: Rebuilder) -> int:
         if writer is not None:
             writer(build, state, statements)
     effects = build.vm.effects
+    if any(is_changed(build.heap, each) for each in effects.deciding.values()):
+        raise Break("SB015", "output before changes that it would show", turn_off=Strategy.LATE_OUTPUT)
     replayed = [write_effect(build, effect) for effect in effects.noted]
     statements = replayed[:effects.early] + statements + replayed[effects.early:]
     for statement in statements:
@@ -115,9 +118,8 @@ def _write_streams(build: Rebuilder, streams: RandomState, statements: list[str]
 
 
 def _write_decimal_flags(build: Rebuilder, contexts: ContextState, statements: list[str]) -> None:
-    signals = raised_flags(build.vm)
-    if signals:
-        statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
+    if contexts.decimal is not None:
+        write_decimal_contexts(build, contexts.decimal, statements)
 
 
 _WRITERS: dict[type, Callable[[Rebuilder, Any, list[str]], None]] = {
@@ -144,7 +146,7 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     shape = tracker.shape
-    if tracker.part_of is not None:
+    if tracker.part_of is not None or type(tracker.source) is CallOf and tracker.source.fn.obj is entries_of_class:
         return None
     if shape in _WRITTEN_WHOLE:
         return _WRITTEN_WHOLE[shape](build, tracker, out)
@@ -218,7 +220,9 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
 
 
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """Keys are told apart by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    """Keys are distinguished by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    if untouched(tracker.initial, tracker.standin):
+        return
     base_type: Any = collections.OrderedDict if is_a(tracker.standin, collections.OrderedDict) else dict
     initial = {id(key): (key, box) for key, box in tracker.initial.items()}
     values = {id(key): item for key, item in dict.items(tracker.standin)}
@@ -303,6 +307,8 @@ def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str])
     initial = tracker.initial_dict
     now = instance_dict(tracker.standin)
     assert initial is not None and now is not None
+    if untouched(initial, now):
+        return
     own = build.writer.constant(namespace_of, "vars")
     moved = put_back(list(initial), list(now))
     for name in initial:

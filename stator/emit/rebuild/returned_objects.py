@@ -33,6 +33,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
+from stator.emit.rebuild.decimal_contexts import rebuild_decimal_context
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.suspended_patches import names_of_class
@@ -103,7 +104,7 @@ def view_of(base: ndarray, dtype: str, shape: tuple[int, ...], offset: int, stri
 
 IMMUTABLE: frozenset[type] = frozenset({
     datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, decimal.Decimal,
-    decimal.Context, re.Match, uuid.UUID, types.CodeType, types.EllipsisType, weakref.CallableProxyType,
+    re.Match, uuid.UUID, types.CodeType, types.EllipsisType, weakref.CallableProxyType,
     numpy.ufunc, type(numpy.mean),
     type(collections.namedtuple("_Pair", "left right").left),  # type: ignore[attr-defined]
 })
@@ -122,7 +123,7 @@ def rebuild_holder(build: Rebuilder, value: object, cls: type) -> str | None:
 
 
 def _type_parameter(build: Rebuilder, value: object) -> str:
-    """[T: bound] and `type X = ...`: their parts are functions, computed when somebody asks."""
+    """[T: bound] and `type X = ...`: their parts are functions, computed at their first read."""
     _, name, values = build.vm.functions.type_parameters[id(value)]
     parts = ", ".join([build.value(part) for part in values])
     if id(value) in build.memo:  # it refers to itself through a cell, which built it already
@@ -250,7 +251,7 @@ def _new_module(cls: type[types.ModuleType]) -> types.ModuleType:
 
 
 def _context(build: Rebuilder, value: object) -> str:
-    """A context of torch's that has not been entered yet: one like any other."""
+    """A context of torch that has not been entered yet: one like any other."""
     if any(value is entered for entered, _ in build.vm.modes.functions_off_before):
         raise Break("SB007", f"a {type(value).__name__} that is on")
     return build.variable(value, "context", f"{build.writer.constant(type(value))}()")
@@ -277,7 +278,7 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
-    _json.make_encoder: _json_encoder,
+    _json.make_encoder: _json_encoder, decimal.Context: rebuild_decimal_context,
     bytearray: lambda build, value: build.variable(value, "buffer", f"bytearray({bytes(value)!r})"),
 }
 
@@ -366,10 +367,8 @@ def rebuild_class(build: Rebuilder, value: Any) -> str:
                                                  f"({', '.join(bases)},), {{{', '.join(first)}}})")
     store = writer.constant(type.__setattr__, "set_class_attribute")
     for key, entry in list(namespace.items()):
-        if key in _AUTOMATIC or key in taken or (
+        if key in _AUTOMATIC or key in taken or (key == "__doc__" and entry is None) or (
                 type(entry) is types.MemberDescriptorType and entry.__objclass__ is value):
-            continue
-        if key == "__doc__" and entry is None:
             continue
         writer.line(f"{store}({name}, {key!r}, {build.value(entry)})")
     return name

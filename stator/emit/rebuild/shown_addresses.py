@@ -37,6 +37,13 @@ def require_shown(build: Rebuilder) -> None:
                         turn_off=Strategy.ADDRESSES_AS_SHOWN)
 
 
+def require_unordered(build: Rebuilder) -> None:
+    """Break where the residual makes an object again that was a member of a set whose order counted."""
+    if not build.vm.identity.ordered.isdisjoint(build.memo):
+        raise Break("SB013", "the order of a set whose members hash by identity, beside its members",
+                    turn_off=Strategy.SET_ORDER)
+
+
 def address_of(value: object) -> str:
     """The digits of an address in a default repr."""
     return f"{id(value):x}"

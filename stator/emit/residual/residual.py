@@ -24,7 +24,7 @@ from stator.breaks import Break, Strategy
 from stator.emit.effects.write_back import write_effects, write_flags, write_hooks
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.returned_objects import fix_storages
-from stator.emit.rebuild.shown_addresses import require_shown
+from stator.emit.rebuild.shown_addresses import require_shown, require_unordered
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.eager_calls import run_as_it_is
 from stator.emit.residual.failing_calls import call_or_redo
@@ -44,9 +44,9 @@ from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settle_data
 from stator.interp.vm import VM
+from stator.library.autograd.backward import detach_consumed
 from stator.library.python.caches_and_locks import LockState, held_count
 from stator.library.python.random_states import saved_streams
-from stator.library.torch.backward import detach_consumed
 from stator.source import CallOf, Drawn, Local, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
@@ -121,6 +121,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     for statement in build.afterwards:
         writer.line(statement)
     require_shown(build)
+    require_unordered(build)
     fix_storages(build)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)

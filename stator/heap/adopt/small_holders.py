@@ -11,7 +11,6 @@ import dataclasses
 import datetime
 import decimal
 import functools
-import gc
 import types
 import weakref
 from typing import Any
@@ -19,9 +18,10 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant
+from stator.heap.adopt.decimal_state import adopt_decimal_context, same_thread_context
 from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
-from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
+from stator.heap.pure_readers import DICT_VIEWS, bytes_of, has_dict, mapping_behind, referent_of
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.value_kinds import BUILTIN_METHOD, is_a, mro_of
@@ -34,13 +34,14 @@ def holder_adopters(heap: Heap) -> dict[type, Any]:
         types.BuiltinFunctionType: adopt_builtin, BUILTIN_METHOD: adopt_builtin, types.MethodWrapperType: adopt_builtin,
         types.MappingProxyType: adopt_mapping_view, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
         functools.partial: adopt_partial, bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
+        decimal.Context: adopt_decimal_context,
         **dict.fromkeys(DICT_VIEWS, adopt_mapping_view), **dict.fromkeys(VALUES, adopt_value),
     }
     return {**dict.fromkeys(SENTINELS, functools.partial(_adopt_sentinel, heap)),
             **{cls: functools.partial(adopter, heap) for cls, adopter in found.items()}}
 
 
-# Objects of the standard library that only their identity tells apart, which native code compares by `is`.
+# Objects of the standard library that only their identity distinguishes, which native code compares by `is`.
 SENTINELS = frozenset({
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     dataclasses._FIELD_BASE,  # type: ignore[attr-defined]
@@ -106,11 +107,6 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     if has_dict(value):
         fill_attributes(heap, tracker)
     return standin
-
-
-def has_dict(value: functools.partial[object]) -> bool:
-    """A pure reader for guards: whether a partial has a `__dict__`, which a read would make; C unfolds others."""
-    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
 
 
 @recorded
@@ -223,17 +219,6 @@ def is_struct_sequence(cls: type) -> bool:
         and type(cls.__dict__.get("__reduce__")) is types.MethodDescriptorType
 
 
-def decimal_settings() -> tuple[Any, ...]:
-    """A pure reader for guards: how this thread computes decimals."""
-    context = decimal.getcontext()
-    traps = tuple(sorted(signal.__name__ for signal, trapped in context.traps.items() if trapped))
-    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, *traps)
-
-
-def guard_decimal_settings(heap: Heap) -> None:
-    heap.guard_call(decimal_settings, decimal_settings())
-
-
 @recorded
 def adopt_value(heap: Heap, value: object, source: Source) -> Any:
     """A value that never changes is itself; what it was made of is the fact."""
@@ -241,7 +226,7 @@ def adopt_value(heap: Heap, value: object, source: Source) -> Any:
     if parts is None:
         return heap._adopt_opaque(value, source)
     if type(value) is decimal.Decimal:
-        guard_decimal_settings(heap)
+        same_thread_context(heap)
     heap.guard(source, Kind.TYPE, type(value))
     heap.guard_call(parts_of, parts, source)
     return heap.register(VariableTracker(value, value, source, ShadowKind.VALUE)).standin

@@ -96,7 +96,7 @@ def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
 
 
 def refuse_unsettled(value: object, cls: type, args: tuple[Any, ...]) -> None:
-    """Break at what `__reduce__` does not tell, or could not be written back."""
+    """Break at what `__reduce__` leaves out, or could not be written back."""
     if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
         raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
     if cls is itertools.groupby and reduced(value)[2] is not None:  # its last group is invalid once it moves

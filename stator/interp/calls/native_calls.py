@@ -183,7 +183,7 @@ def call_own(vm: VM, function: Callable[..., object], args: tuple[Any, ...], con
 
 
 def is_python_iterable(vm: VM, value: object) -> bool:
-    """Whether running through `value` runs Python code; of no use to who asks for its length first."""
+    """Whether running through `value` runs Python code; False for sized iterables: C reads their length first."""
     cls = type(value)
     if cls is types.GeneratorType:
         return id(value) in vm.generators

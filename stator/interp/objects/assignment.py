@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.adopt.decimal_state import READ_BY_C
 from stator.heap.adopt.instances import BOXED_LATER, box_attributes
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box, ShadowKind
@@ -23,8 +24,10 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects import descriptors, function_attributes
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
+from stator.interp.objects.class_views import show_attribute
 from stator.interp.objects.descriptors import call_special, is_data_descriptor, no_attribute
 from stator.interp.objects.weak_access import PROXIES, behind_proxy
+from stator.interp.outside_exceptions import restores_traceback
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
@@ -69,6 +72,8 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
     method = find(vm, type(obj), special)
     if method is vars(threading.local).get(special) and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
+    if type(obj) in READ_BY_C:
+        return vm.give(vm.native_unhooked(method, (obj, name) if value is MISSING else (obj, name, value)), cont)
     if type(method) is not types.WrapperDescriptorType or method.__name__ != special:
         return call_special(vm, method, obj, (name,) if value is MISSING else (name, value), cont)
     store_generic(vm, obj, name, value, cont)
@@ -104,6 +109,7 @@ def store_generic(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) 
     if descr is not MISSING and descriptors.sets_attribute(vm, descr):
         return set_descriptor(vm, descr, obj, name, value, cont)
     if is_a(obj, types.ModuleType):
+        function_attributes.refuse_asked_module(obj)
         scope = descriptors.names_of(vm, obj)
         if value is MISSING and scope.read(name) is MISSING:
             return descriptors.raise_attribute_error(vm, obj, name, cont)
@@ -201,7 +207,9 @@ def is_named_so(vm: VM, obj: object, name: str, value: object) -> bool:
 
 
 def is_assigned_member(vm: VM, descr: object, obj: object, name: str, value: object) -> bool:
-    """Assign to a member of an outside function, where its members are kept (see function_attributes)."""
+    """Assign to a member of an outside function or exception, where its members are kept (see function_attributes)."""
+    if name == "__traceback__":
+        return restores_traceback(vm, obj, value)
     return type(obj) is types.FunctionType and id(obj) not in vm.fresh \
         and function_attributes.assign(vm, descr, obj, name, value)
 
@@ -234,12 +242,11 @@ def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuati
     else:
         if not deletes and cls in TENSOR_CLASSES and is_special(name):
             find(vm, cls, name)  # the guard of what operators found before
-        if cls in vm.heap.dicts.class_views:
-            raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
         overlay = vm.classes.overlays.setdefault(cls, {})
         if overlay.get(name) is MISSING and not deletes:
             vm.classes.reborn.add((cls, name))
         overlay[name] = value
+        show_attribute(vm, cls, name)
         vm.classes.lookups.clear()
         note_slot(vm, cls, name)
     vm.give(None, cont)

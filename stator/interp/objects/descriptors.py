@@ -26,6 +26,7 @@ from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
 from stator.interp.objects import function_attributes
+from stator.interp.objects.class_views import class_dict, show_attribute
 from stator.interp.services import VM
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -66,7 +67,7 @@ def is_known_member(vm: VM, member: object) -> bool:
 
 
 class FallbackGetattr(Continuation):
-    """After a Python `__getattribute__`: on AttributeError, ask `__getattr__`."""
+    """After a Python `__getattribute__`: on AttributeError, call `__getattr__`."""
 
     __slots__ = ("obj", "name", "cont")
 
@@ -135,8 +136,8 @@ def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
         return bind_class_method(vm, descr, owner, cont)
     if cls is staticmethod:
         return vm.give(adopt_entry(vm, descr.__func__, owner), cont)
-    if cls in C_METHODS:
-        return vm.give(descr.__get__(obj, owner), cont)
+    if cls in C_METHODS:  # their `__get__` takes None for "no object"
+        return vm.give(descr.__get__(obj, owner) if obj is not None else getattr(None, descr.__name__, descr), cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return read_c_member(vm, descr, obj, cont)
     if cls is INSTANCE_METHOD and obj is not None:
@@ -339,12 +340,7 @@ def load_type_attr(vm: VM, cls: type, name: str, cont: Continuation | None, fall
 
 def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
     if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
-        if overlay := vm.classes.overlays.get(cls):
-            made = vm.classes.made_annotations.get(cls)
-            if overlay.keys() == {"__annotations__"} and overlay["__annotations__"] is made:
-                raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
-            raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
-        return vm.give(vm.heap.class_view(cls), cont)
+        return vm.give(class_dict(vm, cls), cont)
     if descr.__name__ == "__annotations__" and makes_annotations(vm, cls):
         return vm.give(vm.classes.overlays[cls]["__annotations__"], cont)
     if descr.__objclass__ is type and is_mutable_class(cls) and id(cls) not in vm.fresh:
@@ -360,15 +356,15 @@ def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
 
 
 def makes_annotations(vm: VM, cls: type) -> bool:
-    """Whether a class from outside has no annotations until somebody asks: then it gets a new dict, before 3.14."""
+    """Whether a class from outside has no annotations until their first read: then it gets a new dict, before 3.14."""
     if id(cls) in vm.fresh or not is_mutable_class(cls) or hasattr(type, "__annotate__"):
         return False
     overlay = vm.classes.overlays.get(cls, {})
     if "__annotations__" in dict_of_class(cls) or "__annotations__" in overlay:
         return "__annotations__" in overlay
     vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, "__annotations__")
-    made = vm.classes.made_annotations[cls] = {}
-    vm.classes.overlays.setdefault(cls, {})["__annotations__"] = made
+    vm.classes.overlays.setdefault(cls, {})["__annotations__"] = {}
+    show_attribute(vm, cls, "__annotations__")
     vm.classes.lookups.clear()
     return True
 
@@ -412,7 +408,7 @@ class TensorSuper:
 
 
 def load_super_attr(vm: VM, proxy: Any, name: str, cont: Continuation | None) -> None:
-    """super(): the MRO of the object's class, after the class that asks."""
+    """super(): the MRO of the object's class, after the class that calls it."""
     start, obj, obj_type = [vars(TensorSuper if type(proxy) is TensorSuper else super)[member].__get__(proxy)
                             for member in TensorSuper.__slots__]  # of a proxy for a proxy, its own
     if obj_type is not None and name != "__class__":

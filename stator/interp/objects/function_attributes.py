@@ -8,6 +8,7 @@ from the function itself breaks (`refuse_renamed`).
 from __future__ import annotations
 
 import builtins
+import sys
 import types
 from typing import Any
 
@@ -91,3 +92,9 @@ def namespace_of_function(vm: VM, fn: types.FunctionType, names: Any, name: str)
     elif names is not fn.__globals__ and names is not builtins.__dict__:
         return names
     return vm.heap.scope(names).view()
+
+
+def refuse_asked_module(module: object) -> None:
+    """Break at an assignment to the module whose functions C code asks for large numbers (since 3.12)."""
+    if module is sys.modules.get("_pylong"):
+        raise Break("SB006", "assignment to _pylong, whose functions C code calls")

@@ -28,7 +28,6 @@ from stator.interp.numbers.symbolic_numbers import knows_item
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import DISCARD
 from stator.interp.objects.attributes import read_dict
-from stator.interp.objects.process_facts import note_order
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item, tensor_key
 from stator.interp.torch_function_protocol import own_method
@@ -280,15 +279,5 @@ def contains_tensor(vm: VM, container: Any, item: object) -> bool:
 
 
 def _search(vm: VM, container: object, item: object) -> bool:
-    for candidate in vm.collect(container):
-        if candidate is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", candidate, item))):  # noqa: B023
-            return True
-    return False
-
-
-def check_order(vm: VM, value: Any) -> None:
-    """The order of a set of identity-hashed objects depends on addresses: never traced."""
-    if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
-                              or is_a(item, torch.Tensor) for item in value):
-        raise Break("SB013", "the order of a set whose members hash by identity")
-    note_order(vm, value)
+    return any(each is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", each, item)))  # noqa: B023
+               for each in vm.collect(container))

@@ -100,7 +100,7 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
 
 
 def _asked_first(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """The methods that are asked for a text before `__repr__` is."""
+    """The methods that are called for a text before `__repr__` is."""
     if any(fn is shown for shown in _SHOWN_BY_REPR):
         return ()
     return ("__format__", "__str__") if getattr(fn, "__name__", "") in ("format", "format_map") else ("__str__",)

@@ -1,4 +1,4 @@
-"""Operators as CPython defines them: `a + b` asks the types of both sides, in the right order.
+"""Operators as CPython defines them: `a + b` calls the types of both sides, in the right order.
 
     binary(vm, "+", a, b)   scalars at once; tensors recorded; Python dunders interpreted; C slots run natively
 """
@@ -62,7 +62,7 @@ _PLAIN = frozenset({int, float, bool}) | SYMBOLIC
 
 
 class TryNext(Continuation):
-    """A dunder that may answer NotImplemented: then the next candidate is asked."""
+    """A dunder that may answer NotImplemented: then the next candidate is called."""
 
     __slots__ = ("candidates", "fail", "cont", "compares")
 
@@ -150,7 +150,8 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: obje
             if inplace and symbol == "@" and {left_type, right_type} & _NO_FACTORS:
                 return _refuse_operands(symbol, left, right, inplace)
             return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
-        refuse_opaque(vm, left, *[right][is_a(left, (set, frozenset)) and type(right) is types.GeneratorType:])
+        refuse_opaque(vm, *[each for each, other in ((left, right), (right, left)) if not (
+            is_a(other, (set, frozenset)) and type(each) is types.GeneratorType)])
         for method, args in candidates:
             vm.admit_slot(method, args)
         made = run_operator(vm, inplace_function if inplace else function, left, right)
@@ -179,7 +180,7 @@ def _refuse_operands(symbol: str, left: object, right: object, inplace: bool) ->
 
 
 def subclass_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
-    """The methods to ask where a tensor subclass has one of its own for the operator; none where it has not."""
+    """The methods to call where a tensor subclass has one of its own for the operator; none where it has not."""
     names = (f"__i{stem}__", f"__{stem}__") if inplace else (f"__{stem}__",)
     if not any(own_method(vm, left, name) for name in names) and own_method(vm, right, f"__r{stem}__") is None:
         return []
@@ -202,7 +203,7 @@ def refuse_opaque(vm: VM, *values: object) -> None:
 
 
 def binary_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
-    """The methods CPython would ask, in order, with their arguments."""
+    """The methods CPython would call, in order, with their arguments."""
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     found: list[Any] = [(find(vm, left_type, f"__i{stem}__"), (left, right))] if inplace else []
     pair: list[Any] = [(find(vm, left_type, f"__{stem}__"), (left, right))]

@@ -11,14 +11,45 @@ import dataclasses
 import enum
 import re
 import reprlib
+import types
 from typing import Any
 
+import torch
+
+from stator.breaks import Break, Strategy
 from stator.guards.guard import Kind
+from stator.heap.raw_access import CONSTANT_TYPES, raw_members
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.services import VM
 
 _ADDRESS = re.compile("0x([0-9a-f]+)")
+
+
+def check_order(vm: VM, value: object) -> None:
+    """Before the order of a set that the trace has made counts.
+
+    Objects made inside may lie anywhere, so any order is one of CPython's: the residual must not make them again, for
+    a set of those could have another one.
+    """
+    members = list(raw_members(value))
+    for item in members if len(members) > 1 else ():
+        _check_address(vm, item)
+    note_order(vm, members)
+
+
+def _check_address(vm: VM, item: object) -> None:
+    kind = type(item)
+    if isinstance(item, (tuple, frozenset)) and kind in (tuple, frozenset):
+        for part in item:
+            _check_address(vm, part)
+    elif kind is types.MethodType:
+        _check_address(vm, item.__self__)  # type: ignore[attr-defined]
+    elif vm.heap.tracker_of(item) is not None and kind.__hash__ is object.__hash__ or is_a(item, torch.Tensor) \
+            or Strategy.SET_ORDER in vm.turned_off and kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES:
+        raise Break("SB013", "the order of a set whose members hash by identity")
+    elif kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES or id(item) in vm.fresh:
+        vm.identity.ordered.add(id(item))
 
 
 def note_order(vm: VM, value: Any) -> None:

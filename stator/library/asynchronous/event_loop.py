@@ -236,6 +236,8 @@ def _all_tasks(vm: VM, loop: object = None) -> object:
 
 @rule(contextvars.copy_context)
 def _copy_context(vm: VM) -> object:
+    if vm.contexts.entered:
+        return vm.native_unhooked(contextvars.copy_context, ())
     if vm.running.code is not runners.Runner._lazy_init.__code__:  # type: ignore[attr-defined]
         raise Break("SB013", "contextvars.copy_context reads the whole current context")
     return Snapshot([*vm.contexts.sets])

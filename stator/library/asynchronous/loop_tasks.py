@@ -72,6 +72,11 @@ class Future:
         self._callbacks: list[tuple[Callable[..., object], Snapshot]] = []
         remember(self)
 
+    def __getattr__(self, name: str) -> object:
+        if hasattr(_asyncio.Task, name):
+            return refuse_text()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def get_loop(self) -> object:
         return self._loop.face
 

@@ -1,8 +1,9 @@
 """Files written inside.   open(path, "w"), write, close, open(path)  ->  the text, and an effect that writes the file
 
 In: a file that the call opens to write, or one that it has written before.  Out: an object that keeps the data; closing
-it is an effect that writes the file, and so is os.unlink.  A file from outside, one that is still open at the end, and
-one that leaves the call break: their contents and positions are state of the process.
+it is an effect that writes the file, and so is os.unlink.  A file that is still open at the end, and
+one that leaves the call break: their contents and positions are state of the process.  Files that the call only reads
+are in outside_files.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stator.breaks import Break
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
+from stator.library.process.outside_files import read_file, text_encoding
 from stator.source import Pinned
 
 _Self = TypeVar("_Self", bound="File")
@@ -137,22 +139,35 @@ def may_write(path: str) -> bool:
         and os.access(os.path.dirname(path) or ".", os.W_OK)
 
 
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 @rule(builtins.open)
 def _open(vm: VM, file: object, mode: object = "r", buffering: int = -1, encoding: object = None,
           errors: object = None, newline: object = None, closefd: object = True, opener: object = None) -> object:
     files = vm.effects.files
+    if encoding is None and mode in ("r", "w"):
+        encoding = text_encoding(vm)
     is_plain = type(file) is str and mode in _KINDS and (
         mode in ("rb", "wb") and encoding is None or mode in ("r", "w") and encoding in ("utf-8", "UTF-8", "utf8"))
     if not is_plain or buffering != -1 or errors is not None or newline is not None or closefd is not True \
-            or opener is not None or mode in ("r", "rb") and file not in files.written \
-            or any(each.name == file for each in files.opened):
+            or opener is not None or any(each.name == file and "w" in f"{mode}{each.mode}" for each in files.opened):
         raise Break("SB015", "builtins.open")
     assert type(file) is str
-    if file not in files.written:
+    data = files.written.get(file, b"") if mode in ("r", "rb") else b""
+    if mode in ("r", "rb") and file not in files.written:
+        data = read_file(vm, file)
+        if encoding is not None and not _is_utf8(data):
+            raise Break("SB015", "builtins.open of a file in another encoding")
+    elif file not in files.written:
         if not may_write(file):
             raise Break("SB015", "builtins.open of a file that cannot be written")
         vm.heap.guard_call(may_write, True, Pinned(file))
-    data = files.written[file] if mode in ("r", "rb") else b""
     made = vm.call_sync(File, (file, mode, data, encoding))
     files.opened.append(made)
     return made

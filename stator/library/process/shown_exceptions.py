@@ -23,8 +23,10 @@ import types
 import warnings
 
 from stator.breaks import Break
+from stator.guards.guard import MISSING
 from stator.host.own_code import OWN_FOLDER
 from stator.host.value_kinds import is_a
+from stator.interp.frame import Raised
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
@@ -105,7 +107,10 @@ def _break_by_environment(vm: VM, cont: object, /, *args: object, **kwargs: obje
 
 @suspending_rule(builtins.breakpoint)
 def _break_by_hook(vm: VM, cont: object, /, *args: object, **kwargs: object) -> None:
-    vm.call(vm.heap.scope(sys.__dict__).read("breakpointhook"), args, kwargs, cont)
+    hook = vm.heap.scope(sys.__dict__).read("breakpointhook")
+    if hook is MISSING:
+        raise Raised(RuntimeError("lost sys.breakpointhook"))
+    vm.call(hook, args, kwargs, cont)
 
 
 @rule(posix.putenv, posix.unsetenv)

@@ -14,6 +14,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.objects import operators
+from stator.interp.outside_exceptions import restores_traceback
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 
@@ -72,3 +73,13 @@ def _subset(vm: VM, group: BaseExceptionGroup, members: list[object]) -> object:
     if notes is not MISSING:
         vm.call_sync(setattr, (made, "__notes__", vm.collect(notes)))
     return made
+
+
+@rule(BaseException.with_traceback)
+def _with_traceback(vm: VM, exc: BaseException, traceback: types.TracebackType | None, /) -> BaseException:
+    """An exception from outside can have a traceback back that it had before."""
+    if not vm.is_from_outside(exc):
+        return vm.native(BaseException.with_traceback, (exc, traceback))  # type: ignore[no-any-return]
+    if not restores_traceback(vm, exc, traceback):
+        raise Break("SB006", "BaseException.with_traceback of an object from outside")
+    return exc

@@ -2,9 +2,9 @@
 
 In: a call whose outcome depends on which objects live.  Out: a proxy of an object made inside, which dies as in eager,
 or a collection that the residual makes, where nobody reads how many objects it found.  Finalizers of the user may run
-then: after a change that they could see, the call breaks.  So does a call that reads weak references from outside, and
-one that holds a weak reference to an object that no variable reaches: cycles of the trace die with it, not at the
-collection.
+then, and see changes of the call: it makes none after the collection, or breaks.  A call breaks that reads weak
+references from outside, and one that holds a weak reference to an object that no variable reaches: cycles of the trace
+die with it, not at the collection.
 
 A collection takes tuples and dicts of plain constants off the list of the collector.  Those that variables hold at
 gc.collect() are noted, and gc.is_tracked() reads the note.
@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
-from stator.heap.outside_changes import anything_let_go, callback_of
+from stator.breaks import Break, Strategy
+from stator.heap.outside_changes import anything_changed, anything_let_go, callback_of
 from stator.heap.pure_readers import referent_of
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
@@ -36,6 +36,8 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation, ExcState
 from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.machine import is_own
+from stator.interp.mechanisms import has_changes
+from stator.interp.mutation_check import ChangedState, changed_state
 from stator.interp.noted_effects import PlainCall, note
 from stator.interp.objects.weak_access import PROXIES, behind_proxy, unreached
 from stator.interp.rule_registry import rule, suspending_rule
@@ -44,6 +46,7 @@ from stator.library.python.finalizers import interpret_callback
 from stator.library.python.weak_references import KEPT, WEAK
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
+_SEEN = "a collection, whose finalizers of the user can see what was changed before"
 _HAS_COLLECTOR = 1 << 14  # Py_TPFLAGS_HAVE_GC: of types whose objects own others
 _EMPTY = types.CellType()
 _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -55,6 +58,8 @@ _WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.
 
 def refuse_collections(vm: VM) -> None:
     """Break where a collection may change the weak references from outside that the call reads."""
+    if vm.identity.collected is not None and not _is_as_collected(vm):
+        raise Break("SB015", _SEEN, turn_off=Strategy.LATE_COLLECTIONS)
     if vm.identity.collects and any(is_a(each.original, _WEAK_TYPES) for each in vm.heap.trackers):
         raise Break("SB019", "gc.collect() in a call that reads weak references from outside", turn_off=WEAK)
 
@@ -143,7 +148,31 @@ def _collect(vm: VM, generation: object = 2) -> None:
     vm.identity.collects = True
     untracked = [each for each in _collected_in_variables(vm) if _may_untrack(vm, each, 1)]
     vm.identity.untracked.update((id(each), each) for each in untracked)
+    if vm.identity.collected is not None or has_changes(vm) or anything_changed(vm.heap):
+        _keep_changes(vm)
     note(vm, PlainCall(gc.collect, (generation,), {}), True)
+
+
+def _keep_changes(vm: VM) -> None:
+    """Note what the call has changed before a collection: finalizers run behind all changes of the residual."""
+    if vm.identity.collected is None and Strategy.LATE_COLLECTIONS not in vm.turned_off:
+        vm.identity.collected = _changes(vm)
+    if vm.identity.collected is None or anything_let_go(vm.heap) or not _is_as_collected(vm):
+        raise Break("SB015", _SEEN)
+
+
+def _is_as_collected(vm: VM) -> bool:
+    assert vm.identity.collected is not None
+    (before, *others), (now, *others_now) = vm.identity.collected, _changes(vm)
+    return before is not None and now is not None and before.key == now.key and others == others_now
+
+
+def _changes(vm: VM) -> tuple[ChangedState | None, list[object], list[int]]:
+    """Of outside objects, of mechanisms, and of classes and context variables, whose values keep their ids."""
+    held = [value for overlay in vm.classes.overlays.values() for value in overlay.values()] + vm.contexts.sets
+    others = [each.fingerprint() for each in vm.mechanisms if each is not vm.effects]
+    vm.heap.kept += held
+    return changed_state(vm), others, [*map(id, held)]
 
 
 def _collected_in_variables(vm: VM) -> Iterator[object]:

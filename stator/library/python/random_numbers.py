@@ -61,12 +61,12 @@ def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kw
     vm.give(run_on_arrays(vm, functools.partial(function, known), tuple(args), kwargs), cont)
 
 
-def set_known(vm: VM, function: Any, stream: object, args: Any, kwargs: object) -> None:
+def set_known(vm: VM, function: Any, stream: object, args: Any, kwargs: dict[str, Any]) -> None:
     """seed() or setstate(): from now on the stream is known."""
     name = function.__name__
-    values = tuple(specialise_deep(vm, tuple(args)))
-    if kwargs or len(values) != 1 or type(values[0]) not in _SEEDS and (
-            name == "seed" or vm.heap.by_standin.get(id(values[0])) is not None):
+    values = tuple(specialise_deep(vm, (*args, *kwargs.values())))
+    if not (len(values) == 1 or len(values) == 2 and name == "seed") or any(type(value) not in _SEEDS and (
+            name == "seed" or vm.heap.by_standin.get(id(value)) is not None) for value in values):
         raise Break("SB013", f"a random stream: {name}() to something that changes from call to call, or with options",
                     leave=random.__file__)
     if vm.recorder.scope.enclosing is not None or vm.locks.used or vm.effects.watched:
@@ -75,7 +75,7 @@ def set_known(vm: VM, function: Any, stream: object, args: Any, kwargs: object) 
     if known is None:
         known = {each: each for each in (random.Random, numpy.random.RandomState)}[type(vm.heap.original_of(stream))](0)
     try:
-        getattr(known, name)(*values)
+        getattr(known, name)(*values[:len(args)], **dict(zip(kwargs, values[len(args):], strict=True)))
     except Exception as error:
         raise Break("SB013", f"a random stream: {name}() that is refused ({error})", leave=random.__file__) from None
     if id(stream) not in vm.random.known:
@@ -97,7 +97,7 @@ refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, co
 
 
 def draw(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, bounds: Any = None) -> Any:
-    """The number that a call of a stream's method will give."""
+    """The number that a call of a method of a stream will give."""
     stream, *rest = args
     name = function.__name__
     original = vm.heap.original_of(stream)
@@ -246,6 +246,6 @@ def _get_state(vm: VM, self: object) -> Any:
     return state_of(known)
 
 
-# A function that Cython has compiled is bound as one of Python's is
+# A function that Cython has compiled is bound as a Python function is
 rule(_COMPILED.__get__)(
     lambda vm, function, obj, owner=None, /: function if obj is None else types.MethodType(function, obj))

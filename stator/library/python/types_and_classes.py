@@ -137,12 +137,11 @@ def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argumen
         return cls in ancestors(vm, seen_type) if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     if is_a(cls, abc.ABCMeta):
         guard_registrations(vm, cls, seen_type)
-    function = isinstance if hook == "__instancecheck__" else issubclass
-    return vm.native(function, (argument, cls))
+    return vm.native(isinstance if hook == "__instancecheck__" else issubclass, (argument, cls))
 
 
 def _is_claimed(vm: VM, obj: object, cls: type) -> bool:
-    """Whether an object says by its `__class__` that it is of a class."""
+    """Whether the `__class__` of an object makes it one of a class."""
     try:
         claimed = claimed_class(vm, obj)
     except Raised as raised:
@@ -161,7 +160,7 @@ def claimed_class(vm: VM, obj: object) -> Any:
 
 
 def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
-    """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
+    """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and have an attribute with their kind."""
     name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
     if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
         return False
@@ -229,7 +228,7 @@ def _type_call(vm: VM, cont: Any, cls: Any, /, *args: Any, **kwargs: Any) -> Non
 
 @rule(type.__instancecheck__)
 def _type_instancecheck(vm: VM, cls: type, obj: object, /) -> Any:
-    """isinstance() past what the class's own class says of it."""
+    """isinstance() past the metaclass."""
     seen = seen_class(vm, obj)
     return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
 
@@ -377,7 +376,9 @@ def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
     if is_a(seen, type) and cls not in ancestors(vm, seen) and id(cls) not in vm.fresh:
         reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
-        vm.heap.guard_call(reader, answer, Pinned(cls), Pinned(seen))
+        for each in ancestors(vm, seen) if id(seen) in vm.fresh else (seen,):  # one made inside has no registrations
+            if id(each) not in vm.fresh:
+                vm.heap.guard_call(reader, vm.native(_abc._abc_subclasscheck, (cls, each)), Pinned(cls), Pinned(each))
     return answer
 
 
@@ -407,7 +408,7 @@ def _abc_init(vm: VM, cls: object, /) -> Any:
 
 @rule(_abc._abc_register)
 def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
-    if id(cls) not in vm.fresh:
+    if id(cls) not in vm.fresh and (id(sub) not in vm.fresh or is_a(sub, abc.ABCMeta)):  # else it goes with the trace
         raise Break("SB006", "registering a class with an abstract base class from outside")
     registered = vm.native(_abc._abc_register, (cls, sub))
     note(vm, PlainCall(abc.ABCMeta.register, (cls, sub), {}), False)  # hooks of typing look for a frame of abc

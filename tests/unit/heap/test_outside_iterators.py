@@ -355,3 +355,19 @@ def test_iterators_that_hold_items_are_captured_whole(make: Callable[[], Any]) -
     expected, left = two(first := begun(), X), begun()
     got = stator.compile(two, backend="eager", fullgraph=True)(left, X)
     assert repr(got) == repr(expected) and list(left) == list(first)
+
+
+@pytest.mark.parametrize("take", [lambda it: [value for _, value in it], lambda it: [next(it)[1]]], ids=["all", "one"])
+def test_a_dict_that_grows_behind_its_iterator(take: Callable[[Any], Any]) -> None:
+    """The user's iterator is moved while the dict is as the program walked it."""
+    def fn(table: dict[str, float], x: torch.Tensor) -> Any:
+        it = iter(table.items())
+        first = next(it)
+        stator.graph_break()
+        found = take(it)
+        table["new"] = x + first[1]
+        return found, drained(it)
+
+    for cls in (dict, collections.OrderedDict):
+        same_as_eager(fn, call(cls(a=1.0, b=2.0, c=3.0), X), call(cls(a=4.0, b=5.0), X),
+                      fullgraph=False)

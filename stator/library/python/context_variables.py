@@ -20,16 +20,13 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
-from stator.heap.adopt.small_holders import guard_decimal_settings
-from stator.host.value_kinds import is_a
+from stator.heap.adopt.decimal_state import ThreadContext, may_convert, same_thread_context
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.native.rows_library import DECIMAL_METHODS
 from stator.source import CallOf, Pinned, Source
-
-_READ_BY_C = (str, int, float, decimal.Decimal)  # subclasses too, without a method of theirs
 
 
 @dataclass(eq=False)
@@ -57,8 +54,8 @@ def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
 
 @rule(contextvars.ContextVar.get)
 def _get(vm: VM, variable: object, default: object = MISSING, /) -> Any:
-    if vm.heap.tracker_of(variable) is None:
-        raise Break("SB013", "a ContextVar made inside the trace")
+    if vm.heap.tracker_of(variable) is None or vm.contexts.entered:
+        return _get_made(vm, variable, default)
     last = _last_set(vm, vm.guard_identity(variable))
     if last is not None:
         return last.value
@@ -75,12 +72,23 @@ def _get(vm: VM, variable: object, default: object = MISSING, /) -> Any:
     return default if value is MISSING else value
 
 
+def _get_made(vm: VM, variable: object, default: object) -> object:
+    """The value in a context made inside, or of a variable made inside."""
+    original = vm.heap.original_of(variable)
+    if original is not variable or vm.heap.tracker_of(variable) is not None:
+        if original not in contextvars.copy_context() and default is MISSING:
+            raise Break("SB013", "the default of a ContextVar from outside, in a context made inside")
+    return vm.native_unhooked(contextvars.ContextVar.get, (original,) if default is MISSING else (original, default))
+
+
 def _last_set(vm: VM, variable: object) -> ContextSet | None:
     return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
 
 
 @rule(contextvars.ContextVar.set)
 def _set(vm: VM, first: object, second: object, /) -> Any:
+    if vm.contexts.entered:
+        return vm.native_unhooked(contextvars.ContextVar.set, (vm.heap.original_of(first), second))
     if vm.heap.tracker_of(first) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     if vm.effects.watched:
@@ -99,6 +107,8 @@ def _set(vm: VM, first: object, second: object, /) -> Any:
 @rule(contextvars.ContextVar.reset)
 def _reset(vm: VM, first: object, second: object, /) -> Any:
     """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
+    if vm.contexts.entered:
+        return vm.native_unhooked(contextvars.ContextVar.reset, (vm.heap.original_of(first), second))
     last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
     if last is None or last.token is not second:
         raise Break("SB001", "the reset of a context variable to another value than that before its last set()")
@@ -110,26 +120,12 @@ def _reset(vm: VM, first: object, second: object, /) -> Any:
 def own_context(vm: VM) -> Iterator[None]:
     """Compute decimals on a copy of the context: the flags of the original stay unchanged."""
     users = decimal.getcontext()
-    vm.contexts.decimal = users.copy()
-    vm.contexts.decimal.clear_flags()
-    decimal.setcontext(vm.contexts.decimal)
+    vm.contexts.decimal = vm.heap.changes.decimals = ThreadContext(users)
+    decimal.setcontext(vm.contexts.decimal.base)
     try:
         yield
     finally:
         decimal.setcontext(users)
-
-
-def raised_flags(vm: VM) -> tuple[Any, ...]:
-    if vm.contexts.decimal is None:
-        return ()
-    return tuple(signal for signal, raised in vm.contexts.decimal.flags.items() if raised)
-
-
-def raise_flags(signals: tuple[Any, ...]) -> None:
-    """Raise flags in the user's context; called by the residual."""
-    flags = decimal.getcontext().flags
-    for signal in signals:
-        flags[signal] = True
 
 
 @rule(decimal.Decimal, decimal.Decimal.__new__)
@@ -137,16 +133,17 @@ def _make(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep(args)
     first, args = (decimal.Decimal, args) if callee is decimal.Decimal else (args[0], args[1:])
     args = specialise_deep(vm, args)
-    if kwargs or len(args) > 1 or not all(is_a(value, _READ_BY_C) or type(value) in (tuple, list) for value in args):
-        raise Break("SB013", "a decimal made under a context of its own, or of an object that converts itself")
-    guard_decimal_settings(vm.heap)
-    return vm.native_unhooked(decimal.Decimal.__new__, (first, *args))
+    given = (*args, *kwargs.values())
+    if any(map(may_convert, given)) or any(map(vm.heap.is_opaque, given)):
+        raise Break("SB013", "a decimal made of an object that converts itself")
+    same_thread_context(vm.heap)
+    return vm.native_unhooked(decimal.Decimal.__new__, (first, *args), kwargs)
 
 
 # Methods that compute under the context of the thread, where they are given no other.
 @rule(*[vars(decimal.Decimal)[name] for name in DECIMAL_METHODS.split()])
 def _compute(vm: VM, callee: types.MethodDescriptorType, number: object, /, *args: object, **kwargs: object) -> object:
-    if any(is_a(value, decimal.Context) for value in (*args, *kwargs.values())):
-        raise Break("SB013", f"decimal.Decimal.{callee.__name__} under a context of its own")
     vm.heap.expose_deep(args)
+    if any(map(vm.heap.is_opaque, (*args, *kwargs.values()))):
+        raise Break("SB013", f"decimal.Decimal.{callee.__name__} under a context that is not known")
     return vm.native_unhooked(callee, (number, *specialise_deep(vm, args)), kwargs)
