@@ -199,8 +199,9 @@ def in_dict(iterable: Iterable[Any], target: Any, new: bool, kind: Any, sequence
     return target if new else None
 
 
-def contained(iterable: Iterable[Any], wanted: object, found: bool, start: Any, refused: Any, text: str) -> bool:
-    """`in`: C code replaces a TypeError of `__iter__`."""
+def contained(iterable: Iterable[Any], wanted: object, found: bool, start: Any, refused: Any, text: str,
+              following: Any, nothing: object) -> bool:
+    """`in`: C code replaces a TypeError of `__iter__`, which it calls once."""
     iterator = None
     try:
         iterator = start(iterable)
@@ -208,7 +209,7 @@ def contained(iterable: Iterable[Any], wanted: object, found: bool, start: Any, 
         pass
     if iterator is None:
         raise refused(text)
-    for item in iterator:
+    while (item := following(iterator, nothing)) is not nothing:
         if item is wanted or item == wanted:
             return found
     return not found

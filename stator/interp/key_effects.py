@@ -14,35 +14,33 @@ import torch
 
 from stator.breaks import Break, Strategy
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import dict_of_class, mro_of
 from stator.interp.mechanisms import fingerprints
 from stator.interp.services import VM
 
-_STORES = frozenset({operator.setitem, operator.delitem, dict.__setitem__, dict.setdefault, dict.pop,
-                     dict.__delitem__, set.add, set.remove, set.discard})
 _PURE = (enum.Enum.__hash__, torch.Tensor.__hash__)
 
 
-def check_hashes(vm: VM, members: Iterable[object]) -> None:
+def check_hashes(vm: VM, members: Iterable[object], table: object = None) -> None:
+    """Break where hashing the members, or looking for them in a table, has effects."""
     asked = [member for member in members if runs_python(member)]
     if not asked:
         return
-    effects = f"a dict or a set that hashes a {type(asked[0]).__name__}, whose __hash__ has effects"
+    effects = f"a dict or a set that hashes a {type(asked[0]).__name__}, whose __hash__ or __eq__ has effects"
     if Strategy.HASHES in vm.turned_off:
         raise Break("SB006", effects)
     before = fingerprints(vm)
+    known: dict[object, list[object]] = {}
     for member in asked:
-        vm.native(hash, (member,))
+        if table is not None:
+            vm.native(operator.contains, (table, member))
+            continue
+        same = known.setdefault(vm.native(hash, (member,)), [])
+        for other in same:
+            vm.native(operator.eq, (other, member))
+        same.append(member)
     if fingerprints(vm) != before:
         raise Break("SB006", effects, turn_off=Strategy.HASHES)
-
-
-def check_written(vm: VM, fn: object, args: tuple[object, ...]) -> None:
-    """The residual hashes a key that the program puts into an outside dict or set again."""
-    tracker = vm.heap.by_standin.get(id(args[0])) if fn in _STORES and runs_python(args[1]) else None
-    if tracker is not None and (tracker.initial is not None or tracker.shape is not ShadowKind.DICT):  # filled by now
-        check_hashes(vm, args[1:2])
 
 
 def runs_python(member: object) -> bool:

@@ -115,7 +115,7 @@ class FunctionState(Mechanism):
     """Facts about functions, of the program and made by the trace."""
 
     written_back = ("members",)
-
+    formatting: int = 0  # C functions that make text now, and look at the results of Python functions that they call
     type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = field(default_factory=dict)  # which, from what
     defaults: dict[int, Any] = field(default_factory=dict)
     callbacks: dict[int, Any] = field(default_factory=dict)  # functions that stand for C callables inside C iterators

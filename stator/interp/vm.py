@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
 import types
@@ -191,7 +192,7 @@ class VM(Machine):
         if type(find(self, type(iterator), "__next__")) is types.WrapperDescriptorType \
                 and self.generators.iterated(iterator) is None:
             self.refuse_outside_iterator(iterator)
-            return [item.force() if type(item) is Box else item for item in self.native(list, (iterator,))]
+            return [item.force() if type(item) is Box else item for item in self.native(collections.deque, (iterator,))]
         items: list[Any] = []
         while True:
             item = self.next_or_missing(iterator)
@@ -199,6 +200,14 @@ class VM(Machine):
                 return items
             items.append(item)
             self.tick()
+
+    def starred(self, iterable: object) -> list[Any]:
+        """Items of `*iterable`: C code asks a sized iterable for its length, too."""
+        cls = type(iterable)
+        if cls in _PLAIN_SEQUENCES or cls is FakeTensor or types.FunctionType not in (
+                type(find(self, cls, "__len__")), type(find(self, cls, "__length_hint__"))):
+            return self.collect(iterable)
+        return list(self.call_sync(list, (iterable,)))
 
     def take(self, iterable: object, limit: int) -> list[Any]:
         """At most `limit` items: unpacking looks one item past what it needs, and no further."""

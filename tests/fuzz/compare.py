@@ -43,7 +43,7 @@ MODULE = "fuzzed_program"
 EAGER_SECONDS = 2.0
 STATE = ("G_COUNT", "G_LIST", "G_TABLE", "Point", "Late", "default_grows", "G_STEP", "G_RATE", "G_DEQUE", "G_GAUGE", "G_PARAM",
          "Gauge", "Counted", "Boxed", "G_LAYER", "Base", "traced", "thrice", "Mood", "G_ARRAY", "G_FACE", "G_BYTES",
-         "G_BUFFER", "G_SHORTS", "G_ONE", "G_TWO", "G_NS", "G_VARS", "G_GRADS", "G_LOG")
+         "G_BUFFER", "G_SHORTS", "G_ONE", "G_TWO", "G_NS", "G_VARS", "G_GRADS", "G_LOG", "G_NOISE")
 
 
 class Endless(BaseException):

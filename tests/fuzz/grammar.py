@@ -11,6 +11,7 @@ import random
 import re
 
 from tests.fuzz.memory_templates import MEMORY_EXPRESSIONS, MEMORY_SIMPLE
+from tests.fuzz.method_templates import METHOD_PRELUDE
 from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.shrink import valid
 from tests.fuzz.stdlib_templates import STDLIB_EXPRESSIONS, STDLIB_IMPORTS, STDLIB_SIMPLE
@@ -374,7 +375,7 @@ class Writer:
             lines += self.statement(3)
         lines.append("return " + self.result())
         head = "def program(mat, vec, ivec, n, flag, items, table, point):"
-        imports = STDLIB_IMPORTS if self.library else ""
+        imports = STDLIB_IMPORTS + METHOD_PRELUDE if self.library else ""
         return PRELUDE + imports + "\n".join([head, *indent(lines)]) + "\n"
 
 

@@ -6,6 +6,8 @@ and simple statements. They raise now and then, which is an outcome to compare.
 
 from __future__ import annotations
 
+from tests.fuzz.method_templates import METHOD_EXPRESSIONS, METHOD_SIMPLE
+
 STDLIB_IMPORTS = """\
 import abc, base64, binascii, calendar, colorsys, contextvars, copyreg, datetime, decimal, difflib, fnmatch, fractions, gc, graphlib
 import hashlib, html, inspect, io, json, keyword, linecache, numbers, pickle, pprint, queue, random, re, reprlib, shlex, string, struct
@@ -97,3 +99,6 @@ _RAISING = (
     "re.compile('(' + $str)", "re.match('(a', $str)", "pickle.loads(b'junk')", "pickle.dumps(lambda: 0)", "b'\\xff'.decode()", "'é'.encode('ascii')", "del vars($point)['x']",
 )  # fmt: skip
 STDLIB_SIMPLE += tuple(f"try: {text}\nexcept Exception as e: print(type(e).__name__, e)" for text in _RAISING)
+STDLIB_SIMPLE += METHOD_SIMPLE
+for _kind, _templates in METHOD_EXPRESSIONS.items():
+    STDLIB_EXPRESSIONS[_kind] += _templates

@@ -37,7 +37,7 @@ def holder_adopters(heap: Heap) -> dict[type, Any]:
         decimal.Context: adopt_decimal_context,
         **dict.fromkeys(DICT_VIEWS, adopt_mapping_view), **dict.fromkeys(VALUES, adopt_value),
     }
-    return {**dict.fromkeys(SENTINELS, heap._adopt_identity),
+    return {**dict.fromkeys(SENTINELS, functools.partial(_adopt_sentinel, heap)),
             **{cls: functools.partial(adopter, heap) for cls, adopter in found.items()}}
 
 
@@ -46,6 +46,11 @@ SENTINELS = frozenset({
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     dataclasses._FIELD_BASE,  # type: ignore[attr-defined]
 })
+
+
+def _adopt_sentinel(heap: Heap, value: object, source: Source) -> object:
+    heap.sources.setdefault(id(value), Pinned(value))
+    return heap._adopt_identity(value, source)
 
 
 def adopt_builtin(heap: Heap, value: Any, source: Source) -> Any:

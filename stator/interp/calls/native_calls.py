@@ -28,12 +28,12 @@ from stator.interp import iteration, number_warnings
 from stator.interp.calls import allowed_calls, module_copies
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import containers_behind, is_iterator, is_to_be_read
-from stator.interp.key_effects import check_written
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.noted_effects import WARNING_TYPES, call_heard
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.function_attributes import refuse_renamed
+from stator.interp.objects.keys import check_written
 from stator.interp.objects.object_texts import note_addresses, text_of_outside
 from stator.interp.objects.process_facts import with_originals
 from stator.interp.rule_registry import RULES
@@ -148,9 +148,11 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
         if kwargs:
             kwargs = {name: vm.python_callable(value) if name in ("key", "func") else value
                       for name, value in kwargs.items()}
+    vm.functions.formatting += row.formats
     try:
         result = call_heard(vm, fn, args, kwargs) if row.warns else vm.native(fn, args, kwargs)
     finally:
+        vm.functions.formatting -= row.formats
         if row.mutates and row.calls_back and every:
             vm.heap.note_write(every[0])  # called back, the program may have looked for changes so far
     if row.compares:
@@ -359,6 +361,8 @@ def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure
         result = call_bound(vm, func, args)
         if type(result) in UNREAD:
             raise unread(result, f"the answer of {func.__name__}, which C code asks for")
+        if vm.functions.formatting:  # json writes what `default` answers
+            result = symbolic_numbers.specialise_deep(vm, result)
         if func.__name__ in number_warnings.CONVERSIONS:
             result = number_warnings.number_for_c(vm, func.__name__, result)
         if type(result) is types.GeneratorType:

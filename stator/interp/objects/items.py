@@ -220,7 +220,7 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Continuation
         if not vm.is_iterable(container):
             raise Raised(TypeError(text))
         # An iterator stands behind what was found.
-        return vm.call_own(contained, (container, item, not invert, iter, TypeError, text), cont)
+        return vm.call_own(contained, (container, item, not invert, iter, TypeError, text, next, contained), cont)
     tracker = heap.by_standin.get(id(container))
     if tracker is not None and tracker.shape is ShadowKind.SET:  # a search in a set does not depend on its order
         for member in tracker.initial:

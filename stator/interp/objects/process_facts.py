@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import _json
 import copy
+import dataclasses
 import enum
 import re
+import reprlib
 import types
 from typing import Any
 
@@ -72,6 +74,11 @@ def note_number(vm: VM, function: str) -> None:
     frame = vm.running
     if frame.scope.namespace is not vars(copy) and frame.code.co_name != "__hash__":
         vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
+
+
+def is_in_repr(vm: VM) -> bool:
+    """Whether the running code makes texts of objects that hold themselves; its keys are seen by nobody else."""
+    return vm.running.code.co_filename in (dataclasses.__file__, reprlib.__file__)
 
 
 def note_constant(vm: VM, function: str) -> str:

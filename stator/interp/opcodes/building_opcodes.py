@@ -111,7 +111,7 @@ def LIST_EXTEND(vm: VM, frame: Frame, instr: Instruction) -> None:
         raise Raised(TypeError(f"Value after * must be an iterable, not {name_in_errors(type(iterable))}"))
     if vm.is_python_iterable(iterable):
         return vm.call_own(listed, (iterable,), Again(0))
-    target.extend(vm.collect(iterable))
+    target.extend(vm.starred(iterable))
 
 
 @op

@@ -271,7 +271,7 @@ def CALL_FUNCTION_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
         if not vm.is_iterable(args):
             raise Raised(TypeError(f"{function_text(vm, function)} argument after * must be an iterable, "
                                    f"not {name_in_errors(type(args))}"))
-        args = vm.collect(args)
+        args = vm.starred(args)
     vm.call(function, tuple(args), kwargs)
 
 

@@ -10,7 +10,6 @@ import _thread
 import collections
 import dataclasses
 import enum
-import reprlib
 import types
 import typing
 from typing import Any
@@ -22,6 +21,7 @@ from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING
 from stator.interp.machine import is_own
 from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.objects.process_facts import is_in_repr
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
@@ -60,7 +60,7 @@ def _process_class(vm: VM, callee: Any, cls: Any, *args: Any, **kwargs: Any) -> 
 def _get_ident(vm: VM) -> int:
     """`__repr__` helpers use the thread's number as a key of their own; for anyone else it is a guarded fact."""
     number = _thread.get_ident()
-    if vm.running.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
+    if not is_in_repr(vm):
         vm.heap.guard_call(_thread.get_ident, number)
     return number
 

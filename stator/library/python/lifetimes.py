@@ -33,13 +33,13 @@ from stator.heap.pure_readers import referent_of
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
-from stator.interp.frame import Continuation, ExcState, Frame
+from stator.interp.frame import Continuation, ExcState
 from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.machine import is_own
 from stator.interp.mechanisms import has_changes
 from stator.interp.mutation_check import ChangedState, changed_state
 from stator.interp.noted_effects import PlainCall, note
-from stator.interp.objects.weak_access import PROXIES, behind_proxy
+from stator.interp.objects.weak_access import PROXIES, behind_proxy, unreached
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.library.python.finalizers import interpret_callback
@@ -52,8 +52,6 @@ _EMPTY = types.CellType()
 _ON_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _SIZED = (object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, collections.deque,
           collections.OrderedDict)
-_SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-_NOT_FOLLOWED = (types.ModuleType, types.CodeType, types.FrameType, Frame, FakeTensor, *SYMBOLIC, *_SUSPENDED)
 _CLEAR = getattr(ctypes.pythonapi, "_PyWeakref_ClearRef", None)  # without the callback; in every Python so far
 _WEAK_TYPES = (weakref.ref, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
@@ -82,7 +80,7 @@ def _referent(vm: VM, reference: Any, /) -> Any:
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
         raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
     is_outside = is_a(referent, (type, types.FunctionType)) and id(referent) not in vm.fresh
-    if tracker is None and referent is not None and not is_outside and _unreached(vm, [referent]):
+    if tracker is None and referent is not None and not is_outside and unreached(vm, [referent]):
         raise Break("SB019", "a weak reference to an object of the trace that only the trace holds", whole_call=True)
     return referent
 
@@ -118,6 +116,7 @@ def _finalize(vm: VM, /, *args: object, **kwargs: object) -> None:
 
 @rule(weakref.proxy)
 def _proxy(vm: VM, value: object, callback: object = None, /) -> object:
+    value = specialise(value)
     if vm.heap.tracker_of(value) is not None or is_a(value, KEPT) or type(value) is FakeTensor:
         raise Break("SB019", "weakref.proxy of an object from outside")
     if callback is not None:
@@ -141,7 +140,7 @@ def _collect(vm: VM, generation: object = 2) -> None:
     if is_own(frame) or following.opname != "POP_TOP" or type(generation) is not int:
         raise Break("SB019", "gc.collect: how many objects it found depends on when objects die")
     living = {id(found): found for each in vm.identity.weakly if (found := each()) is not None}
-    dying = _unreached(vm, list(living.values()))
+    dying = unreached(vm, list(living.values()))
     del living
     if WEAK in vm.turned_off or dying and not _clear_references(vm, dying):
         raise Break("SB019", "gc.collect: weak references of the call depend on when objects die",
@@ -197,7 +196,7 @@ def _clear_references(vm: VM, dying: list[object]) -> bool:
     references = [each for value in dying for each in weakref.getweakrefs(value)]
     if _CLEAR is None or vm.depth > 1:  # C code in between may hold the object
         return False
-    lost = _unreached(vm, references)
+    lost = unreached(vm, references)
     callbacks = [(each, callback_of(each)) for each in references if not any(each is other for other in lost)]
     for each in references:
         _CLEAR(ctypes.py_object(each))
@@ -205,37 +204,6 @@ def _clear_references(vm: VM, dying: list[object]) -> bool:
         if callback is not None:
             vm.call_sync(vm.functions.callbacks.get(id(callback), callback), (each,))
     return True
-
-
-def _unreached(vm: VM, wanted: list[object]) -> list[object]:
-    """Those of the objects made inside that no variable of the call and no object from outside reaches."""
-    missing = {id(each) for each in wanted if vm.heap.tracker_of(each) is None}
-    todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers] if missing else []
-    todo += [value for scope in vm.heap.scopes.values() for value in scope.overlay.values()] if missing else []
-    frame = vm.frame
-    while frame is not None and missing:
-        todo += [*frame.locals, *frame.stack, frame.names, frame.func]
-        frame = frame.caller()
-    handled: ExcState | None = vm.exc_state
-    while handled is not None:
-        todo.append(handled.value)
-        handled = handled.previous
-    seen: set[int] = set()
-    while todo and missing:
-        value = todo.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        missing.discard(id(value))
-        if type(value) is Box:
-            todo += [value.value] if value.forced else ()
-        elif (body := vm.generators.of(value) if type(value) in _SUSPENDED else None) is not None:
-            todo += [*body.frame.locals, *body.frame.stack] if body.frame is not None else ()
-        elif type(value) is types.FunctionType:
-            todo += [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
-        elif not is_a(value, _NOT_FOLLOWED) and not (is_a(value, type) and id(value) not in vm.fresh):
-            todo += gc.get_referents(value)
-    return [each for each in wanted if id(each) in missing]
 
 
 def _may_untrack(vm: VM, value: object, depth: int) -> bool:

@@ -29,7 +29,7 @@ from stator.interp.objects.assignment import GiveNone, store_attr, store_generic
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
 from stator.interp.objects.descriptors import load_type_attr
 from stator.interp.objects.operators import call_slot
-from stator.interp.objects.process_facts import note_number
+from stator.interp.objects.process_facts import is_in_repr, note_number
 from stator.interp.opcodes.name_opcodes import read_cell
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
@@ -208,7 +208,8 @@ def _id(vm: VM, value: object, /) -> int:
         # And not held: iterators fill a tuple again that nobody else holds; a memo of copy.deepcopy() holds all copies.
         vm.identity.addresses.add(number)
     elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
-        vm.identity.ids[number] = referring(value)
+        # A key of reprlib comes and goes in a set that outlives the call.
+        vm.identity.ids[number] = (lambda: value) if is_in_repr(vm) else referring(value)
     return number
 
 

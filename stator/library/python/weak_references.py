@@ -20,6 +20,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 from stator.library.python.finalizers import interpret_callback, is_of_program
+from stator.shapes.symbolic_values import specialise
 
 WEAK = Strategy.WEAK_COLLECTIONS
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
@@ -54,6 +55,7 @@ def refuse_untold_deaths(vm: VM) -> None:
 
 @rule(weakref.ref, weakref.ref.__new__)
 def _ref(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    args = tuple(map(specialise, args))  # a symbol can be referred to, a number cannot
     if given := args[:2] if callee is weakref.ref else args[1:3]:
         _check(vm, given)
         if is_of_program(given[-1]) and len(given) > 1:

@@ -266,3 +266,20 @@ def test_views_of_a_dict_live_over_a_break(cls: Any) -> None:
         torch.testing.assert_close(found[0], expected[0])
         assert found[1:3] == expected[1:3] and found[4] is expected[4] and type(found[3]) is type(expected[3])
         torch.testing.assert_close(list(found[3]), list(expected[3]))
+
+
+def test_sentinels_of_dataclasses_stay_themselves() -> None:
+    def f(x: torch.Tensor) -> Any:
+        held = [dataclasses.MISSING, dataclasses.KW_ONLY]
+        kind = dataclasses._FIELD  # type: ignore[attr-defined]
+        dataclasses._FIELD = None  # type: ignore[attr-defined]
+        stator.graph_break()
+        dataclasses._FIELD = kind  # type: ignore[attr-defined]
+        return dataclasses.MISSING, held, held[0] is dataclasses.MISSING, x + 1
+
+    kind = dataclasses._FIELD  # type: ignore[attr-defined]
+    compiled = stator.compile(f, backend="eager", options={"strict": True})
+    for _ in range(2):
+        found = compiled(torch.ones(2))
+        assert found[0] is dataclasses.MISSING and found[1][1] is dataclasses.KW_ONLY and found[2]
+        assert dataclasses._FIELD is kind  # type: ignore[attr-defined]

@@ -63,3 +63,51 @@ def test_the_key_is_asked(use: str, key: Any, outside: bool) -> None:
             asked = list(ASKED) if not outside or use not in ("store", "setdefault", "pop", "remove") else []  # written back by asking again
             results.append((found[:-1], list(table.values()), asked))
         assert results[0] == results[1]
+
+
+class Counting:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value % 3
+
+    def __eq__(self, other: object) -> bool:
+        ASKED.append((self.value, other.value if isinstance(other, Counting) else other))
+        return isinstance(other, Counting) and self.value == other.value
+
+
+def joined(table: Any, key: Any) -> Any:
+    table |= {4} if isinstance(table, set) else {4: 1}
+
+
+CHANGES: dict[str, tuple[type, Callable[[Any, Any], Any]]] = {
+    "store": (dict, stored), "remove": (dict, removed), "pop": (dict, USES["pop"]), "setdefault": (dict, USES["setdefault"]),
+    "update": (dict, lambda table, key: table.update([(key, 1)])), "join": (dict, joined), "add": (set, lambda table, key: table.add(key)),
+    "discard": (set, lambda table, key: table.discard(key)), "update a set": (set, lambda table, key: table.update([key])), "join sets": (set, joined),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [1, 4, 2])
+@pytest.mark.parametrize("change", CHANGES)
+def test_effects_of_a_comparison_are_not_repeated(change: str, value: int) -> None:
+    kind, function = CHANGES[change]
+
+    def program(x: Any, table: Any) -> Any:
+        function(table, Counting(value))
+        return len(table), x + 1
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    for _ in range(3):
+        results = []
+        for subject in (program, compiled):
+            members = [Counting(1), Counting(2)]
+            table = dict.fromkeys(members, 0) if kind is dict else set(members)
+            ASKED.clear()
+            found = None
+            try:
+                found = subject(torch.ones(2), table)[0]
+            except KeyError:
+                found = "absent"
+            results.append((found, len(table), list(ASKED)))
+        assert results[0] == results[1]

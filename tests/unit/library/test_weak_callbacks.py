@@ -251,3 +251,26 @@ def held_by_a_function_that_lives(p, x):
 @pytest.mark.parametrize("fn", [copied, pickled, looked_at, held_by_a_function_that_died, held_by_a_function_that_lives])
 def test_objects_die_that_the_trace_has_looked_at(fn):
     same_as_eager(fn, call(Number(1), X), call(Number(2), X), fullgraph=False)
+
+
+def refused(n, x):
+    try:
+        return weakref.ref(n), x
+    except TypeError as error:
+        return str(error), x + n
+
+
+def through_a_proxy(p, x):
+    proxy = weakref.proxy(copy.deepcopy(p))
+    try:
+        return proxy.n, x
+    except ReferenceError as error:
+        return str(error), x + 1
+
+
+def test_numbers_that_vary_have_no_references():
+    same_as_eager(refused, call(3, X), call(4, X), call(5, X))
+
+
+def test_a_proxy_of_a_copy_that_died():
+    same_as_eager(through_a_proxy, call(Number(1), X), call(Number(2), X), fullgraph=False)
