@@ -20,7 +20,8 @@ from stator.source import Source
 
 State = tuple[Any, ...]
 FOUND_BY_C: dict[int, tuple[str, ...]] = {  # attributes that only C code finds, by the id of the method that does
-    id(vars(decimal.Context).get(name)): ("flags", "traps") for name in ("__getattribute__", "__setattr__", "__delattr__")}
+    id(vars(decimal.Context).get(name)): ("flags", "traps")
+    for name in ("__getattribute__", "__setattr__", "__delattr__")}
 
 
 def context_state(context: object) -> State:
