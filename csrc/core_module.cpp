@@ -36,11 +36,43 @@ PyObject* newest_version(PyObject*, PyObject* dicts) {
   return PyLong_FromUnsignedLongLong(newest);
 }
 
+// Only reads: counting references would copy the memory of a forked process, one page for nearly every object.
+PyObject* holds_only(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !PyList_Check(args[0]) || !PyTuple_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "holds_only() takes a list of dicts and a tuple of classes");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); ++i) {
+    PyObject* dict = PyList_GET_ITEM(args[0], i);
+    PyObject* value = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(dict, &place, nullptr, &value);) {
+      Py_ssize_t number = PyTuple_GET_SIZE(args[1]);
+      while (number > 0 && !Py_IS_TYPE(value, reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(args[1], number - 1)))) {
+        --number;
+      }
+      if (number == 0) Py_RETURN_FALSE;
+    }
+  }
+  Py_RETURN_TRUE;
+}
+
 PyObject* at_least(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_ssize_t wanted = count == 2 ? PyLong_AsSsize_t(args[1]) : -1;
   if (wanted >= 0) return PyBool_FromLong(stator::has_items(args[0], wanted));
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "at_least() takes an iterator and a count");
   return nullptr;
+}
+
+PyObject* asks_keys(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2) {
+    PyErr_SetString(PyExc_TypeError, "asks_keys() takes a dict and a key");
+    return nullptr;
+  }
+  if (!PyDict_Check(args[0])) Py_RETURN_FALSE;
+  Py_hash_t hash = PyObject_Hash(args[1]);
+  if (hash == -1 && PyErr_Occurred()) return nullptr;
+  PyObject* value = nullptr;
+  return PyBool_FromLong(stator::dict_lookup(args[0], args[1], hash, &value) == stator::Found::unknown);
 }
 
 bool fill_module(PyObject* module) {
@@ -69,8 +101,12 @@ PyMethodDef core_functions[] = {
     {"watch_count", stator::watch_count, METH_NOARGS, "watch_count() -> dicts that tell guards when they change"},
     {"newest_version", newest_version, METH_O,
      "newest_version(list of dicts) -> another number after any of them has changed; 0 where one cannot tell"},
+    {"holds_only", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(holds_only)), METH_FASTCALL,
+     "holds_only(list of dicts, classes) -> whether each value is of one of these very classes"},
     {"at_least", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(at_least)), METH_FASTCALL,
      "at_least(iterator, count) -> whether an iterator of a list, a tuple or a range has so many items left"},
+    {"asks_keys", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(asks_keys)), METH_FASTCALL,
+     "asks_keys(dict, key) -> whether a key of the dict may run Python code when it is compared with this one"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {"listen_to_redone", stator::listen_to_redone, METH_O,
      "listen_to_redone(function): function(compiled, exception, traceback) after each call handed back"},

@@ -14,6 +14,7 @@ struct ProvenanceObject {
   PyObject_HEAD
   Ref base;  // none for a root, and until it is sealed
   Ref root;  // where the chain of bases starts; none for a root itself
+  Ref detail;
   Py_ssize_t depth;
   Py_hash_t hash;
 };
@@ -24,11 +25,6 @@ PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); 
 
 PyObject* family_name() {
   static PyObject* name = interned("_family");
-  return name;
-}
-
-PyObject* detail_name() {
-  static PyObject* name = interned("_detail");
   return name;
 }
 
@@ -45,6 +41,7 @@ PyObject* seal(PyObject* object, PyObject* const* args, Py_ssize_t count) {
   Py_hash_t hash = PyObject_Hash(parts.get());
   if (hash == -1) return nullptr;
   self->hash = hash;
+  self->detail = Ref::borrow(args[1]);
   if (args[0] == Py_None) Py_RETURN_NONE;
   ProvenanceObject* base = provenance_of(args[0]);
   self->base = Ref::borrow(args[0]);
@@ -53,25 +50,27 @@ PyObject* seal(PyObject* object, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-// Whether what `name` says of both is equal; -1 with an exception set.  `calls`: it is a method.
-int agree(PyObject* left, PyObject* right, PyObject* name, bool calls) {
-  auto read = [&](PyObject* object) {
-    return Ref::steal(calls ? PyObject_CallMethodNoArgs(object, name) : PyObject_GetAttr(object, name));
-  };
-  Ref one = read(left);
-  if (!one) return -1;
-  Ref other = read(right);
-  if (!other) return -1;
-  Ref answer = Ref::steal(PyObject_RichCompare(one.get(), other.get(), Py_EQ));
+// -1 with an exception set.
+int are_equal_values(const Ref& left, const Ref& right) {
+  if (!left || !right) return left.get() == right.get();
+  Ref answer = Ref::steal(PyObject_RichCompare(left.get(), right.get(), Py_EQ));
   return answer ? PyObject_IsTrue(answer.get()) : -1;
+}
+
+int are_of_one_family(PyObject* left, PyObject* right) {
+  if (Py_TYPE(left) == Py_TYPE(right)) return 1;
+  Ref one = Ref::steal(PyObject_GetAttr(left, family_name()));
+  if (!one) return -1;
+  Ref other = Ref::steal(PyObject_GetAttr(right, family_name()));
+  return other ? are_equal_values(one, other) : -1;
 }
 
 // The bases stay alive meanwhile: each is held by the step above it.
 int are_equal(PyObject* left, PyObject* right) {
   while (left != right) {
     if (!left || !right || provenance_of(left)->hash != provenance_of(right)->hash) return 0;
-    int equal = Py_TYPE(left) == Py_TYPE(right) ? 1 : agree(left, right, family_name(), false);
-    if (equal > 0) equal = agree(left, right, detail_name(), true);
+    int equal = are_of_one_family(left, right);
+    if (equal > 0) equal = are_equal_values(provenance_of(left)->detail, provenance_of(right)->detail);
     if (equal <= 0) return equal;
     left = provenance_of(left)->base.get();
     right = provenance_of(right)->base.get();
@@ -91,12 +90,14 @@ Py_hash_t hash_of(PyObject* object) { return provenance_of(object)->hash; }
 int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(provenance_of(object)->base.get());
   Py_VISIT(provenance_of(object)->root.get());
+  Py_VISIT(provenance_of(object)->detail.get());
   return 0;
 }
 
 int clear(PyObject* object) {
   provenance_of(object)->base.reset();
   provenance_of(object)->root.reset();
+  provenance_of(object)->detail.reset();
   return 0;
 }
 
@@ -114,6 +115,7 @@ PyMethodDef methods[] = {
 PyMemberDef members[] = {
     {"base", T_OBJECT, offsetof(ProvenanceObject, base), READONLY, "the source the step starts from, None for a root"},
     {"root", T_OBJECT, offsetof(ProvenanceObject, root), READONLY, "where the chain starts, None for a root itself"},
+    {"detail", T_OBJECT, offsetof(ProvenanceObject, detail), READONLY, "what tells it from others of its family there"},
     {"depth", T_PYSSIZET, offsetof(ProvenanceObject, depth), READONLY, "the number of steps from there"},
     {nullptr, 0, 0, 0, nullptr}};
 

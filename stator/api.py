@@ -311,7 +311,7 @@ def _disable(fn: Callable[..., Any], recursive: bool, reason: str | None) -> Any
 
 
 def error_on_graph_break(value: bool = True) -> marks.ErrorOnGraphBreak:
-    """A context and a decorator: graph breaks in it are errors (True) or allowed (False), whatever `fullgraph` says.
+    """A context and a decorator: graph breaks in it are errors (True) or allowed (False), whatever `fullgraph` is.
 
     Regions nest, and reach the code that they call, captured or not. They decide while code is captured: entries
     that exist already run as they are.
@@ -406,7 +406,7 @@ report.follow_environment()
 
 
 def about_compiling(fn: Function) -> Function:
-    """Disable a function that speaks to the compiler: it is no part of a captured program."""
+    """Disable a function that calls the compiler: it is no part of a captured program."""
     marks.disable(fn, recursive=True, reason="it is about compiling")
     return fn
 

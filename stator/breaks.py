@@ -17,6 +17,7 @@ class Strategy(enum.StrEnum):
     """One way of capturing that a call site can turn off (`capture/next_attempt`), by its text in messages."""
 
     ADDRESSES_AS_SHOWN = "addresses in texts as the trace shows them"  # off: texts make the objects that they show
+    BACKWARD_CODE = "code of backward passes, ahead of them"  # off: functions and hooks that autograd calls break
     CHECKPOINTS = "checkpoints"  # the backward pass reads memory again that was written to
     CODE_FROM_TEXT = "code made at run time"  # in dicts of the trace, which no resume function takes over
     COMPILER = "compilers"  # off: the graph is run as it is
@@ -38,6 +39,7 @@ class Strategy(enum.StrEnum):
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
     LATE_COLLECTIONS = "collections of garbage after changes"
+    LATE_OUTPUT = "output that is written later"
     LEAF_FLAGS = "flags of leaves"
     NEW_LEAVES = "new leaves"
     RECORDED_WARNINGS = "recorded warnings"

@@ -96,7 +96,7 @@ class Unsupported(StatorError):
 
 
 class InternalError(StatorError):
-    """A bug of Stator's own: an invariant that did not hold."""
+    """A bug in Stator: an invariant that did not hold."""
 
     like = ("torch._dynamo.exc.InternalTorchDynamoError",)
 
@@ -139,13 +139,13 @@ class RanksDisagree(StatorError):
 
 
 class DeclarationError(StatorError, ValueError):
-    """A dimension that was declared dynamic, and is not: the text says what made a constant of it, and where."""
+    """A dimension that was declared dynamic, and is not: the text names what made a constant of it, and the line."""
 
     like = ("torch.fx.experimental.symbolic_shapes.ConstraintViolationError",)
 
 
 class OptionError(StatorError):
-    """An argument of the public API that is not accepted; the text says what is."""
+    """An argument of the public API that is not accepted; the text names what is."""
 
 
 class OptionTypeError(OptionError, TypeError):

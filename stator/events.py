@@ -253,7 +253,7 @@ class AuditSkipped(Event):
 
 
 class AuditDifference(Event):
-    """A compiled call differs from the eager one; `text` says in what, and where first."""
+    """A compiled call differs from the eager one; `text` has the differences and the first place."""
 
     name: str
     differences: tuple[tuple[str, str], ...]
@@ -280,7 +280,7 @@ trial = Trial()
 
 
 def want_lines(wanted: bool) -> None:
-    """Ask for LineTraced events, or take that back: they cost too much to be made for nobody."""
+    """Switch LineTraced events on or off: they cost too much to be made for nobody."""
     global _lines_wanted
     _lines_wanted += 1 if wanted else -1
 
@@ -290,7 +290,7 @@ def lines_wanted() -> bool:
 
 
 def listening() -> bool:
-    """Whether anybody listens: ask before building an event that is costly to build."""
+    """Whether anybody listens: check it before building a costly event to build."""
     return bool(_listeners) and not trial.active
 
 

@@ -18,6 +18,7 @@ from stator.host.value_kinds import is_a, qualified_name_of
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 _store = object.__setattr__
+_DETAIL = _core.Provenance.detail
 
 
 class Source(_core.Provenance):
@@ -28,12 +29,9 @@ class Source(_core.Provenance):
     base: Source | None
     root: Source | None  # where the chain of bases starts; None for a root itself
     depth: int  # the number of steps from there
+    detail: object  # what distinguishes this step from another of the same family on the same base
     _family: ClassVar[str] = ""
     _text: ClassVar[str]  # the text, as a format of the step and the text of its base
-
-    def _detail(self) -> object:
-        """Distinguish this step from another of the same family on the same base."""
-        return None
 
     def text(self) -> str:
         """The value as the user's program would write it."""
@@ -58,35 +56,27 @@ class Source(_core.Provenance):
 class Local(Source):
     """A bound argument of the entry; `index` is its place in the array of bound arguments."""
 
-    __slots__ = ("name", "index")
+    __slots__ = ("name",)
     name: str
-    index: int
+    index: int = _DETAIL
     _family, _text = "local", "{self.name}"
 
     def __init__(self, name: str, index: int) -> None:
         _store(self, "name", name)
-        _store(self, "index", index)
         self._seal(None, index)
-
-    def _detail(self) -> object:
-        return self.index
 
 
 class Drawn(Source):
     """A random number that the residual draws before the graph runs; nothing outside holds it, no guard reads it."""
 
-    __slots__ = ("index", "name")
-    index: int | tuple[int, int]  # the draw, or the draw and the number in what it gives
+    __slots__ = ("name",)
+    index: int | tuple[int, int] = _DETAIL  # the draw, or the draw and the number in what it gives
     name: str
     _family, _text = "drawn", "{self.name}() {self.index}"
 
     def __init__(self, index: int | tuple[int, int], name: str) -> None:
-        _store(self, "index", index)
         _store(self, "name", name)
         self._seal(None, index)
-
-    def _detail(self) -> object:
-        return self.index
 
 
 class Copied(Drawn):
@@ -108,9 +98,6 @@ class Pinned(Source):
         _store(self, "obj", obj)
         _store(self, "variable", variable)
         self._seal(None, id(obj))
-
-    def _detail(self) -> object:
-        return id(self.obj)
 
     def text(self) -> str:
         return name_of(self.obj)
@@ -140,7 +127,7 @@ class _Step(Source):
 
 
 class DictOf(_Step):
-    """The instance dict of an object (not what a property called `__dict__` would say)."""
+    """The instance dict of an object (not the value of a property called `__dict__`)."""
 
     __slots__ = ()
     _family, _text = "dict", "{base}.__dict__"
@@ -166,17 +153,13 @@ class TypeOf(_Step):
 class Key(Source):
     """The value under a constant key of a dict."""
 
-    __slots__ = ("key",)
+    __slots__ = ()
     base: Source
-    key: Any
+    key: Any = _DETAIL
     _family = "key"
 
     def __init__(self, base: Source, key: object) -> None:
-        _store(self, "key", key)
         self._seal(base, key)
-
-    def _detail(self) -> object:
-        return self.key
 
     def text(self) -> str:
         key, base = self.key, self.base
@@ -205,16 +188,12 @@ class Global(Key):
 class _Place(Source):
     """A step that is a base and a position in it."""
 
-    __slots__ = ("index",)
+    __slots__ = ()
     base: Source
-    index: int
+    index: int = _DETAIL
 
     def __init__(self, base: Source, index: int) -> None:
-        _store(self, "index", index)
         self._seal(base, index)
-
-    def _detail(self) -> object:
-        return self.index
 
 
 class KeyAt(_Place):
@@ -259,24 +238,17 @@ class Slot(Source):
         _store(self, "owner", owner)
         self._seal(base, (name, id(owner)))
 
-    def _detail(self) -> object:
-        return (self.name, id(self.owner))
-
 
 class Attr(Source):
     """A C-level attribute of a trusted builtin type: `f.__closure__`, `m.__self__`, `s.start`, `t.grad`."""
 
-    __slots__ = ("name",)
+    __slots__ = ()
     base: Source
-    name: str
+    name: str = _DETAIL
     _family, _text = "attr", "{base}.{self.name}"
 
     def __init__(self, base: Source, name: str) -> None:
-        _store(self, "name", name)
         self._seal(base, name)
-
-    def _detail(self) -> object:
-        return self.name
 
 
 class CallOf(Source):
@@ -291,9 +263,6 @@ class CallOf(Source):
         _store(self, "fn", fn)
         _store(self, "args", args)
         self._seal(None, (fn, args))
-
-    def _detail(self) -> object:
-        return (self.fn, self.args)
 
     def text(self) -> str:
         shown = [arg.text() for arg in self.args]
@@ -311,7 +280,7 @@ def with_base(source: Source, base: Source) -> Source:
         case Slot():
             return Slot(base, source.name, source.owner)
         case _Place() | Attr():
-            return type(source)(base, source._detail())  # type: ignore[arg-type]
+            return type(source)(base, source.detail)  # type: ignore[arg-type]
     return type(source)(base)  # type: ignore[call-arg]  # DictOf, CellOf and TypeOf have a base alone
 
 
@@ -338,12 +307,12 @@ def unpinned(source: Source) -> Source:
 
 
 def _nameless(source: Source) -> Local:
-    """An argument that no call has; its negative number tells sources of one text apart."""
+    """An argument that no call has; its negative number distinguishes sources of one text."""
     return Local(source.text(), -1 - (hash(source) & 0x7FFFFFFF))
 
 
 def name_of(obj: Any) -> str:
-    """How to speak of an object without running its code: a constant, a qualified name, or its type."""
+    """The text for an object, made without running its code: a constant, a qualified name, or its type."""
     kind = type(obj)
     if kind in _PRINTED:
         shown = hex(obj) if type(obj) is int and obj.bit_length() > 64 else repr(obj)  # repr refuses very long ones

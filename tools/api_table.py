@@ -1,4 +1,4 @@
-"""Try every name that programs use with torch.compile under stator.install().   python tools/api_table.py [--markdown]
+"""Try every name that programs use with torch.compile under stator.install().   python tools/api_table.py [--page]
 
 In: the names of torch.compile's arguments, of torch.compiler, torch._dynamo and torch._dynamo.config.  Out: a row for
 each: "works" where its effect on Stator was seen, "says" where Stator says that it has none, "torch's own" where torch
@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +23,18 @@ from torch._dynamo import decorators
 import stator
 from stator.installation.torch_config import _ALWAYS_SO, _READ
 
-Probe = Callable[[], bool]
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "torch-names.md"
+HEAD = """# Names of torch.compile under install()
+
+Written by `python tools/api_table.py --page`, which tries each name with torch {torch}. "works": its effect on Stator
+was seen. "torch's own": torch answers, and Stator has no part in it. [From torch.compile](from-torch-compile.md) says
+what to write instead.
+
+| name | outcome |
+|---|---|
+"""
+REFUSED = "refused with an error"
+Probe = Callable[[], bool | str]
 D: Any = torch._dynamo
 C: Any = torch.compiler
 
@@ -114,7 +127,7 @@ def setting(name: str, value: object) -> Iterator[None]:
         yield
 
 
-def under(name: str, value: object, probe: Probe) -> bool:
+def under(name: str, value: object, probe: Probe) -> bool | str:
     with setting(name, value):
         return probe()
 
@@ -233,7 +246,7 @@ ARGUMENTS: dict[str, Probe] = {
     "recompile_limit": lambda: compiled(scaled, *((ones(), n) for n in range(2, 9)), recompile_limit=1,
                                         dynamic=False) == 1,
     "isolate_recompiles": lambda: compiled(add, (ones(),), isolate_recompiles=True) == 1,
-    "shapes_spec": lambda: raises(lambda: torch.compile(add, shapes_spec={}), ValueError),  # type: ignore[call-overload]
+    "shapes_spec": lambda: raises(lambda: torch.compile(add, shapes_spec={}), ValueError) and REFUSED,  # type: ignore[call-overload]
 }
 COMPILER: dict[str, Probe | str] = {
     "compile": "torch's own: calls torch.compile",
@@ -342,6 +355,9 @@ def rows() -> Iterator[tuple[str, str]]:
         yield f"torch._dynamo.{name}", outcome(TRACER.get(name) or (lambda name=name: call_plainly(name)))  # type: ignore[misc]
     config: Any = torch._dynamo.config
     for name, entry in sorted(config._config.items()):
+        if entry.alias:
+            yield f"torch._dynamo.config.{name}", f"torch's own: another name of {entry.alias.rpartition('.')[2]}"
+            continue
         if name.startswith("_") or type(entry.default) not in (bool, int, float, str, list, set, dict, type(None)):
             continue
         wanted = False if name in ("assume_static_by_default", "automatic_dynamic_shapes") else another(entry.default)
@@ -355,7 +371,7 @@ def call_plainly(name: str) -> bool:
     return False
 
 
-def configured(name: str, value: object) -> bool:
+def configured(name: str, value: object) -> bool | str:
     if name in SETTINGS:
         return under(name, value, SETTINGS[name])
     if name in _READ:
@@ -379,7 +395,22 @@ def outcome(probe: Probe | str | None) -> str:
             return f"silent: {type(error).__name__}: {str(error).splitlines()[0][:100]}"
     messages = [str(each.message) for each in said]
     told = [each for each in messages if "no effect on Stator" in each or "deprecated" in each]
-    return "works" if works else f"says: {told[0]}" if told else "silent"
+    return works if isinstance(works, str) else "works" if works else f"says: {told[0]}" if told else "silent"
+
+
+def page(found: list[tuple[str, str]]) -> str:
+    """The page of all names: a row for each, but for settings without a row of their own a list for each outcome."""
+    outcomes: dict[str, list[str]] = {"works": [], "says": []}
+    text = [HEAD.format(torch=torch.__version__.partition("+")[0])]
+    for name, what in found:
+        kind = what.partition(":")[0]
+        if name.startswith("torch._dynamo.config.") and kind in outcomes:
+            outcomes[kind].append(f"`{name.rpartition('.')[2]}`")
+        else:
+            text.append(f"| `{name}` | {'no effect, with one warning' if kind == 'says' else what} |\n")
+    for title, kind in (("applied, or true of Stator in any case", "works"), ("no effect, with one warning", "says")):
+        text.append(f"\n## torch._dynamo.config: {title}\n\n{textwrap.fill(', '.join(outcomes[kind]), 120)}\n")
+    return "".join(text)
 
 
 def main(arguments: list[str]) -> int:
@@ -389,7 +420,9 @@ def main(arguments: list[str]) -> int:
     finally:
         stator.uninstall()
     for name, what in found:
-        print(f"| `{name}` | {what} |" if "--markdown" in arguments else f"{name:60s} {what}")
+        print(f"{name:60s} {what}")
+    if "--page" in arguments:
+        PAGE.write_text(page(found))
     kinds = [what.split(":")[0] for _, what in found]
     print(f"\n{len(found)} names: {kinds.count('works')} work, {kinds.count('says')} say that they have no effect, "
           f"{sum(kind.startswith('torch') for kind in kinds)} are torch's own, {kinds.count('silent')} silent")

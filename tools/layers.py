@@ -154,7 +154,8 @@ def direction_problem(importer: str, target: str) -> str | None:
     if importer == REPORT:
         return None if target in REPORT_READS else f"report reads events alone, and imports {target}"
     if target == REPORT:
-        return None if importer in REPORT_READERS else f"{importer} imports report: only api and cli may"
+        readers = ", ".join(sorted(REPORT_READERS))
+        return None if importer in REPORT_READERS else f"{importer} imports report: only these may: {readers}"
     for layer in (importer, target):
         if layer not in RANK:
             return f"{PACKAGE}.{layer} is in no layer of tools/layers.py"

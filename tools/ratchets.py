@@ -54,6 +54,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/heap/adopt/decimal_state.py": "docs/heap.md",  # step 17: contexts of decimals
     "stator/emit/rebuild/decimal_contexts.py": "docs/heap.md",  # step 17: contexts of decimals
     "stator/interp/objects/function_attributes.py": "docs/interpreter.md",  # step 17: f.__name__ = "g"
+    "stator/interp/objects/shown_values.py": "docs/heap.md",  # step 17: texts of objects of C code
     "stator/library/namespaces/": "docs/interpreter.md",  # step 17: dir() of what the trace has changed
     "stator/library/python/lifetimes.py": "docs/interpreter.md",  # step 17: weakref.proxy, gc.collect
     "stator/emit/rebuild/shown_addresses.py": "docs/heap.md",  # step 17: texts with addresses
@@ -82,18 +83,22 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/capture/eager_start.py": "docs/eager-start.md",  # step 11: calls that run while another process compiles
     "stator/backends/write_counts.py": "docs/training.md",  # step 16: versions and inference tensors behind compilers
     "stator/backends/step_gradients.py": "docs/training.md",  # step 13: gradients between pieces of a step
+    "stator/library/torch/attention_records.py": "docs/graph-breaks.md",  # step 16: SDPAParams
     "stator/library/torch/variables.py": "docs/graph-breaks.md",  # step 16: torch.autograd.Variable, Module.to()
     "stator/interp/calls/function_mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/emit/effects/mode_stack.py": "docs/subclasses.md",  # step 16: modes entered or left for good
     "stator/interp/pure_kernels.py": "docs/memory.md",  # step 16: custom operators without effects
     "stator/interp/calls/composite_kernels.py": "docs/memory.md",  # step 16: operators made of others
-    "stator/library/torch/backward.py": "docs/training.md",  # step 13: backward() in the graph
+    "stator/library/autograd/backward.py": "docs/training.md",  # step 13: backward() in the graph
     "stator/library/python/random_functions.py": "docs/training.md",  # step 13: masks from numpy's random numbers
-    "stator/library/torch/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
+    "stator/library/autograd/leaf_hooks.py": "docs/training.md",  # step 13: hooks on leaves
     "stator/interp/key_effects.py": "docs/heap.md",  # step 17: what filling a stand-in must not repeat
     "stator/graph/values/branch_guards.py": "docs/training.md",  # step 13, 16: values computed again
-    "stator/library/torch/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
-    "stator/library/torch/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler
+    "stator/library/autograd/module_hooks.py": "docs/training.md",  # step 13: full backward hooks in the graph
+    "stator/library/autograd/gradient_scaler.py": "docs/training.md",  # step 13: GradScaler
+    "stator/library/torch/ctc_loss.py": "docs/training.md",  # step 13: the CTC loss
+    "stator/library/autograd/backward_code.py": "docs/training.md",  # step 13: code that a captured pass runs
+    "stator/library/autograd/gradient_checks.py": "docs/training.md",  # step 13: anomaly mode, hooks on saved tensors
     "stator/graph/analysis/step_functions.py": "docs/training.md",  # step 13: gradients beside hooks of modules
     "stator/host/hook_handles.py": "docs/training.md",  # step 13: handles of hooks on fakes
     "stator/interp/outside_exceptions.py": "docs/interpreter.md",  # step 17: exceptions that the caller handles
@@ -107,7 +112,7 @@ LATER_ROOMS = {  # capabilities that were built after the goal was set, with the
     "stator/library/torch/packed_sequences.py": "docs/graph-breaks.md",  # step 16: packed sequences
     "stator/graph/record/item_layouts.py": "docs/graph-breaks.md",  # step 16: strides that only kernels know
     "stator/graph/record/tensor_index.py": "docs/graph-breaks.md",  # step 16: masks of bytes
-    "stator/library/torch/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
+    "stator/library/autograd/node_hooks.py": "docs/graph-breaks.md",  # step 16: hooks on nodes of autograd
     "stator/capture/checkpoint_keys.py": "docs/from-torch-compile.md",  # step 16: keys of torch.compile's modules
     "stator/host/installed_torch.py": "docs/support.md",
     "stator/interp/opcodes/opcodes_since_313.py": "docs/support.md",  # step 16: Python 3.13

@@ -333,17 +333,18 @@ hook_with_handlers(PyObject *module, PyObject *args)
     return made;
 }
 
-/* definitions(modules): the first of these modules with each definition (PyModuleDef), by its address. */
+/* definitions(modules): the first value of this dict with each definition (PyModuleDef), by its address. Others are
+   only read: counting references would copy the memory of a forked process. */
 PyObject *
 hook_definitions(PyObject *module, PyObject *modules)
 {
     PyObject *found = PyDict_New();
-    if (found == NULL || !PyList_Check(modules)) {
+    if (found == NULL || !PyDict_Check(modules)) {
         Py_XDECREF(found);
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "definitions() takes a list of modules");
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "definitions() takes a dict of modules");
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(modules); i++) {
-        PyObject *each = PyList_GET_ITEM(modules, i);
+    PyObject *each;
+    for (Py_ssize_t place = 0; PyDict_Next(modules, &place, NULL, &each);) {
         void *definition = Py_IS_TYPE(each, &PyModule_Type) ? PyModule_GetDef(each) : NULL;
         if (definition == NULL) {
             continue;

@@ -42,6 +42,8 @@ PyObject *hook_generator_write(PyObject *module, PyObject *args);
 PyObject *hook_move_enumerate(PyObject *module, PyObject *args);
 PyObject *hook_move_slice(PyObject *module, PyObject *args);
 PyObject *hook_end_iterator(PyObject *module, PyObject *object);
+PyObject *hook_walker_place(PyObject *module, PyObject *object);
+PyObject *hook_spoil_walker(PyObject *module, PyObject *object);
 PyObject *hook_deque_stands(PyObject *module, PyObject *object);
 PyObject *hook_pairwise_parts(PyObject *module, PyObject *object);
 PyObject *hook_set_pairwise(PyObject *module, PyObject *args);

@@ -3,8 +3,8 @@
  * In:  an iterator of the user's, and where the program left it.
  * Out: the same iterator, standing there; what it draws from is not asked.
  *
- * The structs are private to CPython (Objects/enumobject.c, Objects/iterobject.c, Modules/itertoolsmodule.c,
- * Modules/_collectionsmodule.c, Modules/arraymodule.c, Objects/memoryobject.c); their
+ * The structs are private to CPython (Objects/enumobject.c, Objects/iterobject.c, Objects/dictobject.c,
+ * Modules/itertoolsmodule.c, Modules/_collectionsmodule.c, Modules/arraymodule.c, Objects/memoryobject.c); their
  * beginnings are the same in 3.11 to 3.14.
  */
 #include "functions.h"
@@ -37,6 +37,15 @@ typedef struct {
     Py_ssize_t index;
     PyObject *sequence;
 } SequenceIterator;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *dict;
+    Py_ssize_t used;
+    Py_ssize_t position;
+    PyObject *result;
+    Py_ssize_t left;
+} DictIterator;
 
 typedef struct {
     PyObject_VAR_HEAD
@@ -105,6 +114,39 @@ hook_move_slice(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static int
+walks_dict(PyObject *object)
+{
+    return Py_IS_TYPE(object, &PyDictIterKey_Type) || Py_IS_TYPE(object, &PyDictIterValue_Type)
+        || Py_IS_TYPE(object, &PyDictIterItem_Type) || Py_IS_TYPE(object, &PyDictRevIterKey_Type)
+        || Py_IS_TYPE(object, &PyDictRevIterValue_Type) || Py_IS_TYPE(object, &PyDictRevIterItem_Type);
+}
+
+PyObject *
+hook_walker_place(PyObject *module, PyObject *object)
+{
+    if (!walks_dict(object)) {
+        PyErr_SetString(PyExc_TypeError, "walker_place(): an iterator of a dict is needed");
+        return NULL;
+    }
+    DictIterator *iterator = (DictIterator *)object;
+    if (iterator->dict == NULL) {
+        return PyTuple_New(0);
+    }
+    return Py_BuildValue("(nnN)", iterator->position, iterator->left, PyBool_FromLong(iterator->used < 0));
+}
+
+PyObject *
+hook_spoil_walker(PyObject *module, PyObject *object)
+{
+    if (!walks_dict(object)) {
+        PyErr_SetString(PyExc_TypeError, "spoil_walker(): an iterator of a dict is needed");
+        return NULL;
+    }
+    ((DictIterator *)object)->used = -1;
+    Py_RETURN_NONE;
+}
+
 PyObject *
 hook_end_iterator(PyObject *module, PyObject *object)
 {
@@ -115,8 +157,11 @@ hook_end_iterator(PyObject *module, PyObject *object)
     else if (Py_IS_TYPE(object, &PySeqIter_Type)) {
         Py_CLEAR(((SequenceIterator *)object)->sequence);
     }
+    else if (walks_dict(object)) {
+        Py_CLEAR(((DictIterator *)object)->dict);
+    }
     else {
-        PyErr_SetString(PyExc_TypeError, "end_iterator(): an iterator of a sequence or of a callable is needed");
+        PyErr_SetString(PyExc_TypeError, "end_iterator(): an iterator of a sequence, a dict or a callable is needed");
         return NULL;
     }
     Py_RETURN_NONE;

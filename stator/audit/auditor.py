@@ -1,7 +1,7 @@
 """Audit mode: one call in n is also made eagerly, and compared.   audited(entry, fn, settings)  ->  a callable like it
 
 The eager run comes first; everything it did is put back, and the compiled call is made as if nothing had been.  Where
-the two differ, one warning says in what, and at which line of the program first.
+the two differ, one warning names the difference and the line of the program first.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def audit(entry: Any, fn: Callable[..., Any], settings: Settings, args: tuple[An
 
 
 def refuse(name: str, what: str, refused: list[str]) -> None:
-    """Audit no further call, and say why once."""
+    """Audit no further call, and warn once with the reason."""
     refused.append(f"{what} must not run twice")
     events.emit(events.AuditSkipped(name, refused[-1]))
     errors.warn(f"stator: audit: calls of {name} are not audited: {refused[-1]}")
@@ -97,7 +97,7 @@ def answer(outcome: Outcome) -> Any:
 
 
 def report(trials: Trials, entry: object, settings: Settings, name: str, found: list[tuple[str, str]]) -> None:
-    """Say what differs; the search for the line starts from the state before the call, and ends in the one after it."""
+    """Report the differences; the search for the line begins and ends in the state before the call and after it."""
     after = Checkpoint(reach(trials.fn, trials.args, trials.kwargs))
     text, place = f"{found[0][0]}: {found[0][1]}", (None, None)
     try:

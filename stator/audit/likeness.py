@@ -69,7 +69,7 @@ class Describer:
         self.storages: dict[int, str] = {}
 
     def whole(self, reached: dict[int, Reached]) -> None:
-        for each in reached.values():  # aliases are told by where things were before the call
+        for each in reached.values():  # aliases follow from the places before the call
             self.met[id(each.value)] = each.path
         for each in list(reached.values()):
             self.contents(each.value, each.path)

@@ -32,7 +32,7 @@ def load_partition() -> Any:
 
 
 def run_as_is(kind: str, shielded: bool, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The compiler of AOTAutograd's graphs that compiles nothing; `shielded`: run the graph with autocast off.
+    """The compiler for AOTAutograd that compiles nothing; `shielded`: run the graph with autocast off.
 
     Detach results that are views of temporary tensors: autograd would refuse to have them changed in place.  Call the
     operators themselves: FX's code finds them by name at each call, where the program may have replaced them.
@@ -45,8 +45,7 @@ def run_as_is(kind: str, shielded: bool, gm: torch.fx.GraphModule, example_input
         with torch._C._DisableAutocast() if shielded else contextlib.nullcontext():
             return [detach_view(each) for each in forward(*args)]
 
-    boxed = load_autograd().make_boxed_func(run)
-    return keep_pass(kind, len(example_inputs), boxed)  # type: ignore[no-any-return]
+    return keep_pass(kind, len(example_inputs), load_autograd().make_boxed_func(run))  # type: ignore[no-any-return]
 
 
 class Casting(torch.fx.Interpreter):

@@ -137,7 +137,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     keep_checks(gm.graph)
     save_values(gm, example_inputs)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
-    numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
+    numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers distinguish their graphs
     with tracing_context(fake_mode), compile_context(numbered), wrappers_kept(backend.takes_settings) as around, \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \

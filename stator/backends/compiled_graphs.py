@@ -52,7 +52,7 @@ _SWITCHES: tuple[Callable[[], object], ...] = (
 
 @dataclass
 class CompiledGraph:
-    """One compiled graph, and the facts about symbols that its backend asked for."""
+    """One compiled graph, and the facts about symbols that its backend needed."""
 
     compiled: Callable[..., object]
     guards: list[sympy.Basic]
@@ -62,7 +62,7 @@ class CompiledGraph:
 
 @dataclass(frozen=True)
 class Requester:
-    """Who asks for a graph: the code objects of the place, and the resume points of its compile() call."""
+    """The requester of a graph: the code objects of the place, and the resume points of its compile() call."""
 
     codes: tuple[object, ...]
     points: object

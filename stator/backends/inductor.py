@@ -59,7 +59,7 @@ def wake_workers() -> None:
 
 
 def config_patches(settings: Settings) -> dict[str, Any]:
-    """The changes to torch._inductor.config that the mode or the options ask for."""
+    """The changes to torch._inductor.config that the mode or the options set."""
     patches: dict[str, Any] = {}
     if settings.mode not in (None, "default"):
         patches.update(importlib.import_module("torch._inductor").list_mode_options(settings.mode))

@@ -64,7 +64,7 @@ def is_new_leaf(node: fx.Node) -> bool:
 
 
 class EngineGradients:
-    """Have torch's engine differentiate; each gradient gets the layout that the capture promised to later pieces."""
+    """Have torch's engine differentiate; each gradient gets the layout that the capture gave to later pieces."""
 
     def __init__(self, node: fx.Node) -> None:
         self.kwargs = node.kwargs

@@ -20,7 +20,7 @@ _TELLING = frozenset({Kind.EQUALS, Kind.ID, Kind.TENSOR, Kind.TYPE, Kind.LEN})
 
 
 def update_dispatch(compiled: Any) -> None:
-    """Choose again what tells the entries apart; an entry was added."""
+    """Choose the distinguishing guards again after an entry was added."""
     entries = compiled.entries()
     count = len(entries)
     if count < FEWEST_ENTRIES or (count != FEWEST_ENTRIES and count & (count - 1)):

@@ -130,7 +130,7 @@ class CallSite:
 
     @property
     def requester(self) -> Requester | None:
-        """Who asks for a graph; None where nothing is shared."""
+        """The requester of a graph; None where nothing is shared."""
         if self.settings.isolate_recompiles:
             return None
         codes = (self.fn.__code__,) if self.point is None else tuple([state.code for state in self.point.states])

@@ -58,7 +58,7 @@ def entry_of_another(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, 
 
 
 def is_marked(arguments: tuple[Any, ...]) -> bool:
-    """Whether the user says which sizes of a tensor among these are open: no entry was made with that."""
+    """Whether the user marks which sizes of a tensor among these are open: no entry was made with that."""
     waiting, seen = list(arguments), set()
     while waiting:
         value = waiting.pop()
@@ -84,7 +84,7 @@ def is_alike(one: CallSite, other: CallSite) -> bool:
 
 
 def same_settings(one: Settings, other: Settings) -> bool:
-    """Equal in all but the names; a backend that is no name is told by being the very same object."""
+    """Equal in all but the names; a backend that is no name is compared by identity."""
     if one.backend is not other.backend and not (type(one.backend) is str and one.backend == other.backend):
         return False
     return all(getattr(one, each.name) == getattr(other, each.name) for each in fields(Settings)

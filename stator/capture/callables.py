@@ -98,7 +98,7 @@ def compile_again(original: Callable[..., Any], settings: Settings) -> Any:
 
 
 def set_recompiler(recompiler: Callable[[Any, Settings], Any]) -> None:
-    """Tell this module how to compile; called once, when `stator.api` is loaded."""
+    """Set the function that compiles; called once, when `stator.api` is loaded."""
     _recompile[:] = [recompiler]
 
 
@@ -109,11 +109,8 @@ copyreg.pickle(_core.CompiledFunction, lambda entry: str(entry.fn.__qualname__))
 def dress(original: Callable[..., Any], traced: Callable[..., Any], entry: Callable[..., Any],
           settings: Settings) -> Callable[..., Any]:
     """The public object of an entry: it looks and binds like `original`, and is known as compiled."""
-    public: Callable[..., Any]
-    if isinstance(original, types.FunctionType):
-        public = functools.update_wrapper(entry, original)
-    else:
-        public = CompiledCallable(original, entry)
+    public = functools.update_wrapper(entry, original) if isinstance(original, types.FunctionType) \
+        else CompiledCallable(original, entry)
     marks.compiled(public, marks.Compiled(original, traced, settings))
     return public
 

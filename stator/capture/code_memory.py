@@ -30,8 +30,7 @@ _records: OrderedDict[object, _Record] = OrderedDict()
 class _Record:
     """One place of some code, for one class of first arguments."""
 
-    codes: list[Callable[[], object]]
-    receiver: type | None  # kept alive, hence its id
+    owners: list[Callable[[], object]]  # weak: a class keeps what its methods close over
     memory: Memory = field(default_factory=Memory)
     entries: deque[list[Guard]] = field(default_factory=lambda: deque(maxlen=_ENTRIES))
 
@@ -75,16 +74,17 @@ def record_of(site: CallSite, bound: tuple[object, ...]) -> _Record | None:
     if site.settings.isolate_recompiles or site.settings.dynamic is False:
         return None
     point = site.point
-    receiver = type(bound[0]) if bound else None
+    owners: list[object] = [type(bound[0]) if bound else object]
+    place: tuple[object, ...] = (id(site.fn.__code__),)
     if point is None:
-        codes, place = [site.fn.__code__], (id(site.fn.__code__),)
+        owners.append(site.fn.__code__)
     else:
-        codes, place = [state.code for state in point.states], \
-            (*[state.key() for state in point.states], point.pushes, point.handled, point.raising)
-    key = (place, id(receiver))
+        owners += [state.code for state in point.states]
+        place = (*[state.key() for state in point.states], point.pushes, point.handled, point.raising)
+    key = (place, id(owners[0]))
     found = _records.get(key)
-    if found is None or [code() for code in found.codes] != codes:
-        found = _records[key] = _Record([weakref.ref(code) for code in codes], receiver)
+    if found is None or [owner() for owner in found.owners] != owners:
+        found = _records[key] = _Record([weakref.ref(owner) for owner in owners])
         while len(_records) > _CODES:
             _records.popitem(last=False)
     _records.move_to_end(key)

@@ -1,7 +1,7 @@
 """A compiled nn.Module that is still a module.   a module, the entry of its `__call__`  ->  an nn.Module
 
 Attributes, parameters, hooks, state_dict and mode are the original's own, under the original's names.  Two attributes
-are its own, as libraries expect of torch's: `forward`, which is compiled, and `_orig_mod`.  Both can be assigned.
+are its own, as libraries expect: `forward`, which is compiled, and `_orig_mod`.  Both can be assigned.
 """
 
 from __future__ import annotations
@@ -167,5 +167,5 @@ def class_of_torchs_kind(original: type) -> type:
 
 
 def pose_as_torchs(installed: bool) -> None:
-    """Whether compiled modules say that they are of torch's kind, too; as long as torch.compile is Stator's."""
+    """Whether compiled modules pass as torch's kind, too; as long as torch.compile is Stator's."""
     _installed[:] = [True] if installed else []

@@ -55,7 +55,7 @@ class Installed:
     residual: Any  # emit.Residual, or None where the entry runs the program as it is
     why_eager: str = ""
     shareable: Shareable | None = None  # its compiled graph, which may serve other entries
-    under_locks: bool = False  # its function takes locks, and asks a guard program of its own
+    under_locks: bool = False  # its function takes locks, and runs a guard program of its own
     receiver: type | None = None  # of the first argument that it was made for
     number: int = field(default_factory=itertools.count().__next__)  # later entries have larger ones
 
@@ -76,7 +76,7 @@ def with_tracer(action: Callable[[], object]) -> None:
 
 
 class LaterSite:
-    """Stands for the site of a function that was not called yet; makes it for who asks for more than these fields."""
+    """Stands for the site of a function that was not called yet; makes it where more than these fields is read."""
 
     is_later: ClassVar[bool] = True
     stored: StoredSites | None = None  # entries of files that were given before the first call

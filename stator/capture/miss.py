@@ -1,6 +1,6 @@
 """From a call that no entry accepts to an installed entry.   miss -> capture -> install -> run
 
-In: a Python function and its settings.  Out: a C++ entry object that holds guarded entries and asks here on a miss.
+In: a Python function and its settings.  Out: a C++ entry object, which calls this module on a miss.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         return _core.RETRY
     with first_call.lock:
         again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
-        # Beside other threads, one of `installed` may be newer than the miss; asked once, so that nobody asks for ever.
+        # Beside other threads, one of `installed` may be newer than the miss; tried once, so that no call loops.
         if fits_by_now(compiled, installed if again or threading.active_count() == 1 else [], bound):
             _tracing.retried = id(compiled)
             return _core.RETRY

@@ -71,7 +71,7 @@ def run_uncompiled(site: CallSite, error: BackendError) -> bool:
 
 
 def hide_compiling(site: CallSite, done: Trace) -> bool:
-    """After a trace that raised and had asked whether it is one: answer the next as eager code is answered."""
+    """After a trace that raised and read is_compiling(): answer the next as eager code is answered."""
     if not done.vm.policy.compiling_shown or Strategy.COMPILING_SHOWN in site.turned_off:
         return False
     site.turned_off.add(Strategy.COMPILING_SHOWN)

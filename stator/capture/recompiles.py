@@ -1,7 +1,7 @@
 """Why a call missed, and when to stop compiling.
 
 In: a site and a call that none of its entries accepted.  Out: the failed guard of the nearest entry with the old and
-the new value, as an event; and, at the limit, one loud warning that says what runs eagerly from now on and why.
+the new value, as an event; and, at the limit, one warning with the function, which runs eagerly from then on.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
 
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
-    """Tell listeners why no entry fits."""
+    """Emit why no entry fits."""
     if events.listening() and (found := nearest_miss(site, bound)) is not None:
         events.emit(found)
 

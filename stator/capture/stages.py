@@ -451,7 +451,7 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
 
 
 def suppress_error(site: CallSite, error: BackendError) -> None:
-    """Say why a call runs eagerly that config.suppress_errors keeps from raising."""
+    """Emit why a call runs eagerly that config.suppress_errors keeps from raising."""
     events.emit(events.EagerFallback(site.name, why := str(error).splitlines()[0]))
     if not site.eager.told:
         site.eager.told = True

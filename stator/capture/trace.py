@@ -26,6 +26,7 @@ from stator.code.decode import decode
 from stator.graph.analysis.shared_memory import refuses_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.recorder import Recorder
+from stator.graph.state.quiet_logging import muted
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
 from stator.graph.state.suspended_modes import mode_around, put_back
 from stator.guards.global_state import global_state
@@ -42,9 +43,11 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.asynchronous.event_loop import refuse_unfinished
+from stator.library.autograd import autograd_hooks, gradients
 from stator.library.distributed.wrappers import register_loaded
-from stator.library.python import contexts, finalizers, object_functions, warning_filters, weak_references
-from stator.library.torch import autograd_hooks, compiler_functions, gradients
+from stator.library.python import finalizers, object_functions, warning_filters, weak_references
+from stator.library.python.context_variables import own_context
+from stator.library.torch import compiler_functions
 from stator.shapes.environment import LocatedList, TraceEnvironment, unknown
 from stator.source import WORLD, CallOf, Global, Local, Pinned
 
@@ -53,7 +56,7 @@ _hook.skip_prefix(OWN_FOLDER)
 
 @dataclass
 class Trace:
-    """A finished trace: exactly one of `value`, `error` and `stop` says how it ended."""
+    """A finished trace: exactly one of `value`, `error` and `stop` is set."""
 
     vm: VM
     value: Any = None
@@ -64,7 +67,7 @@ class Trace:
     frame: Frame | None = None  # the innermost frame, where the trace stopped
 
     def release(self) -> None:
-        """Let go of the user's objects at once: what holds them is full of cycles, and finalizers do not wait."""
+        """Release the user's objects at once: what holds them is full of cycles, and finalizers do not wait."""
         outside = self.error is not None and self.vm.heap.tracker_of(self.error) is not None
         self.vm.release()
         forget_classes()
@@ -216,7 +219,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.progress.stop = stop_step, stop
-        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, contexts.own_context(vm):
+        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, own_context(vm):
             vm.frame = Thunk(nothing)  # user code that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
             vm.frame = innermost or root
@@ -244,7 +247,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 raise
             finally:
                 autograd_hooks.leave_hooks(vm)
-                recorder.region.function_modes = []  # later operations are not the program's
+                # Later operations are not those of the program.
+                recorder.region.function_modes, recorder.services.listening = [], muted
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:

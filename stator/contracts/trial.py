@@ -1,7 +1,7 @@
 """Capture a call under a wider contract, and see which calls its entry accepts.   nothing runs, nothing is installed
 
 In: a site, a call that none of its entries accepts, the changes between the two, and a contract that lets them vary.
-Out: `Tried`: whether one entry would accept the call and the one before it, or the guard that tells them apart.
+Out: `Tried`: whether one entry would accept the call and the one before it, or the guard that distinguishes them.
 """
 
 from __future__ import annotations

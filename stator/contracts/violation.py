@@ -37,7 +37,7 @@ class Tried:
     """Outcome of a capture under the wider contract."""
 
     shared: bool  # one entry accepts this call and the one before
-    why: str = ""  # otherwise: the guard that tells them apart, or the failure of the capture
+    why: str = ""  # otherwise: the guard that distinguishes them, or the failure of the capture
     captured: bool = True
 
 

@@ -82,7 +82,12 @@ class Guard(_Fields):
     __slots__ = ()
 
     def __new__(cls, source: Source, kind: Kind, value: object = None, where: Where | None = None) -> Guard:
-        return _made(source, kind, value, where, (source, kind._value_, value_key(value)))
+        number = kind._value_
+        if number in _BY_IDENTITY:
+            key: object = id(value)
+        else:
+            key = (value[0], id(value[1])) if number == _TYPE_ATTR else value_key(value)  # type: ignore[index]
+        return _made(source, kind, value, where, (source, number, key))
 
     def moved(self, source: Source, value: object) -> Guard:
         """The same fact of another place; `value` differs only where it is a source."""
@@ -117,6 +122,8 @@ SCALARS = frozenset({int, bool, float, complex, str, bytes, type(None), type(...
 TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, torch.device, torch.qscheme})
 COMPOUNDS = frozenset({tuple, frozenset, range, slice, torch.Size})
 _FACTS = frozenset({TensorMeta, TensorValues, GlobalState, Partition})
+_BY_IDENTITY = frozenset({Kind.TYPE.value, Kind.ID.value, Kind.NOT_ID.value})
+_TYPE_ATTR = Kind.TYPE_ATTR.value
 
 
 def is_constant(value: object) -> bool:
@@ -132,10 +139,10 @@ def is_constant(value: object) -> bool:
 def value_key(value: Any) -> object:
     """A hashable key: equal for values that guard the same.  1, True and 1.0 differ; so do 0.0 and -0.0."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or kind is bytes or value is None:
+    if kind is str:
+        return value  # no other key is a str
+    if kind is int or kind is bool or kind is bytes or value is None:
         return (kind, value)
-    if kind is type:
-        return (kind, id(value))
     if kind is float:
         return (kind, struct.pack("d", value))
     if kind is complex:

@@ -1,6 +1,6 @@
 """Guards that the user's filter drops.   options={"guard_filter_fn": torch.compiler.skip_guard_on_globals_unsafe}
 
-In: the guards of an entry, and a function in the form of torch.compile's.  Out: those it keeps.  The function gets one
+In: the guards of an entry, and a function in the form of torch.compile.  Out: those it keeps.  The function gets one
 record for each guard, with the attributes of torch's `GuardFilterEntry`; kinds of guards have torch's names.
 """
 
@@ -27,7 +27,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class GuardSource:
-    """The source of a guard, with the questions that torch's filters ask of theirs."""
+    """The source of a guard, with the methods that torch's filters call."""
 
     text: str
     modules: tuple[torch.nn.Module, ...]  # that the way to the value passes

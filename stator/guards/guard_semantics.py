@@ -114,10 +114,7 @@ def _changed_relation(guard: Guard, bound_args: Sequence[Any]) -> tuple[str, str
 
 def raw_length(value: Any) -> int | None:
     """The length as C has it, without the user's `__len__`; None for what has none."""
-    for kind in (list, tuple, dict, set, frozenset, deque):
-        if is_a(value, kind):
-            return kind.__len__(value)
-    return None
+    return next((kind.__len__(value) for kind in (list, tuple, dict, set, frozenset, deque) if is_a(value, kind)), None)
 
 
 def type_attribute(cls: type, name: str) -> Any:

@@ -43,8 +43,7 @@ class Pattern:
 
     def maker(self, number: int) -> tuple[Any, int, Any, Source | None]:
         """(class, number of the base, detail, None); for steps that are made otherwise, the step itself is last."""
-        for each in self.sources[len(self._makers):number + 1]:
-            self._makers.append(self._maker(each))
+        self._makers += map(self._maker, self.sources[len(self._makers):number + 1])
         return self._makers[number]
 
     def _maker(self, source: Any) -> tuple[Any, int, Any, Source | None]:

@@ -24,7 +24,7 @@ class Property(enum.IntEnum):
 
 
 class Code(enum.IntEnum):
-    """Operations of the stack program; the argument says which operand or constant, or how many values."""
+    """Operations of the stack program; the argument is the number of an operand or constant, or how many values."""
 
     LOAD, CONSTANT, ADD, MUL, FLOOR_DIV, MOD, POW, MIN, MAX = range(9)
     EQ, NE, LT, LE, GT, GE, ALL, ANY = range(9, 17)
@@ -32,7 +32,7 @@ class Code(enum.IntEnum):
 
 
 def is_ordinary(value: float) -> bool:
-    """A float of which relations tell the truth: neither zero, which has two signs, nor infinite, nor a NaN."""
+    """A float for which relations are exact: neither zero, which has two signs, nor infinite, nor a NaN."""
     return value != 0.0 and math.isfinite(value)
 
 
@@ -80,7 +80,7 @@ class ShapeCheck:
 
     @property
     def is_rule(self) -> bool:
-        """Whether it only says that a size is neither 0 nor 1, which are constants of their own."""
+        """Whether it only requires that a size is neither 0 nor 1, which are constants of their own."""
         return self.constants == (2,) and self.code == _AT_LEAST and self.operands[0].property is not Property.NUMBER
 
 

@@ -49,17 +49,18 @@ class TensorMeta:
 
 
 def tensor_meta(tensor: torch.Tensor, *, with_offset: bool = False) -> TensorMeta:
-    # Neither a subclass's __torch_function__ nor an active mode may see these reads.
+    # Neither a subclass's __torch_function__, nor its properties, nor an active mode may see these reads.
+    base = torch._C.TensorBase
     with torch._C.DisableTorchFunction():
-        layout = tensor.layout
+        layout = base.layout.__get__(tensor)
         # Symbolic sizes belong to the shape guards.
-        sizes = tuple(size if type(size) is int else None for size in tensor.shape)
-        strides = tuple(step if type(step) is int else None for step in tensor.stride()) \
+        sizes = tuple(size if type(size) is int else None for size in base.size(tensor))
+        strides = tuple(step if type(step) is int else None for step in base.stride(tensor)) \
             if layout is torch.strided else None
-        return TensorMeta(type=type(tensor), dtype=tensor.dtype, device=tensor.device, layout=layout,
-                          sizes=sizes, strides=strides, requires_grad=tensor.requires_grad,
+        return TensorMeta(type=type(tensor), dtype=base.dtype.__get__(tensor), device=base.device.__get__(tensor),
+                          layout=layout, sizes=sizes, strides=strides, requires_grad=base.requires_grad.__get__(tensor),
                           dispatch_keys=torch._C._dispatch_keys(tensor).raw_repr(),
-                          storage_offset=tensor.storage_offset() if with_offset else None)
+                          storage_offset=base.storage_offset(tensor) if with_offset else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from stator.heap.iterators.peekable_iterators import expose_peekable
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple, raw_members, raw_store
 from stator.heap.records import Records
-from stator.heap.tracker import Box, ShadowKind, VariableTracker
+from stator.heap.tracker import Box, ShadowKind, VariableTracker, referring
 from stator.host.value_kinds import is_a, mro_of
 from stator.shapes.symbolic_values import UNREAD, unread
 from stator.source import DictOf
@@ -95,8 +95,7 @@ class Exposure(Records):
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""
-        keys = tuple(self.original_of(key) for key in tracker.initial)
-        self.guard(tracker.source, Kind.KEYS, keys)
+        self.guard(tracker.source, Kind.KEYS, tuple(self.original_of(key) for key in tracker.initial))
 
     def expose_length(self, value: Any) -> None:
         if type(value) in _SHOWING:
@@ -108,11 +107,11 @@ class Exposure(Records):
     def note_namespace(self, own: dict[str, Any], obj: object, tracker: VariableTracker | None) -> None:
         """An instance dict was taken as a value: it must be that object's own dict wherever it goes."""
         if tracker is None:
-            self.dicts.owners[id(own)] = obj
+            self.dicts.owners[id(own)] = referring(obj)
         else:
             self.sources[id(own)] = DictOf(tracker.source)
             if id(own) not in self.by_standin and tracker.initial_dict is not None:
-                # Read key by key, like any dict from outside; no guard on the names that nobody asks for.
+                # Read key by key, like any dict from outside; no guard on names that are not read.
                 part = VariableTracker(own, instance_dict(tracker.original), DictOf(tracker.source), ShadowKind.DICT)
                 part.initial, part.part_of, part.type_guarded = tracker.initial_dict, tracker, True
                 self.by_standin[id(own)] = part

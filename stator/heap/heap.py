@@ -97,8 +97,8 @@ class Heap(Exposure):
         recorder.services.open_parts = functools.partial(open_parts, self)
         self.constants, self.arrays, self.faces = Constants(self), Arrays(self), Faces(self)
         self.replayed = ReplayedObjects()
-        self.glanced: list[tuple[Any, Source]] = []  # empty tables of which nothing else was asked, and their places
-        self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
+        self.glanced: list[tuple[Any, Source]] = []  # empty tables of which nothing else was read, and their places
+        self.answers: dict[Any, Any] = {}  # of calls that a guard repeats
         self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
         self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of
         self.tracebacks: list[tuple[BaseException, Any]] = []  # what the user's exceptions had when they were met

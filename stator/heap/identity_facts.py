@@ -27,13 +27,13 @@ from stator.host.value_kinds import is_a, mro_of
 from stator.source import Pinned, Source
 
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
-_EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are asked `is` first
+_EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are compared by `is` first
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
 _SHAPES = frozenset({ShadowKind.OBJECT, ShadowKind.OPAQUE})
 _ATOMS = frozenset({int, str, bool, bytes, type(None)})
 _NOT_ASKED = _ATOMS | {float, complex, Box, types.FunctionType}
-PAIRS = 32  # more are asked for in one guard
+PAIRS = 32  # more are compared in one guard
 
 
 def note_compared(heap: Heap, values: Sequence[Any]) -> None:
@@ -66,7 +66,7 @@ def note_made(heap: Heap, container: Any) -> None:
 
 
 def identities(heap: Heap, values: Iterable[Any]) -> list[Source]:
-    """The places of the outside objects in `values`, and in containers there, that C code tells apart by `is`."""
+    """The places of the outside objects in `values`, and in containers there, that C code compares by `is`."""
     found: dict[int, Source] = {}
     seen: set[int] = set()
     pending = list(values)
@@ -145,7 +145,7 @@ def are_distinct(*objects: object) -> bool:
     return len(set(map(id, objects))) == len(objects)
 
 
-# Equal values of these types are one object, or close enough that nobody tells them apart.
+# Equal values of these types are one object, or interchangeable.
 _SINGLE = frozenset({type(None), bool, type(...), type(NotImplemented), torch.dtype, torch.layout,
                      torch.memory_format, torch.qscheme})
 # Results hold the very object: text and numbers are made anew, as CPython itself may.

@@ -24,7 +24,7 @@ from stator.heap.iterators.peekable_iterators import list_changed
 from stator.heap.pure_readers import bytes_of, reduced
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, items_in_order, raw_members, slot_values
 from stator.heap.services import Heap
-from stator.heap.tracker import MOVING, Box, ShadowKind, VariableTracker, is_current
+from stator.heap.tracker import MOVING, Box, ShadowKind, VariableTracker, is_current, untouched
 from stator.host.value_kinds import is_a, mro_of
 
 _EMPTY_CELL = types.CellType()
@@ -34,8 +34,16 @@ def anything_changed(heap: Heap) -> bool:
     return any(scope.overlay for scope in heap.scopes.values()) or any(map(has_changed, heap.trackers))
 
 
+def is_changed(heap: Heap, value: object) -> bool:
+    """Whether the trace has changed this object or namespace from outside."""
+    scope, tracker = heap.scopes.get(id(value)), heap.by_original.get(id(value))
+    return scope is not None and bool(scope.overlay) or tracker is not None and has_changed(tracker)
+
+
 def let_go(tracker: VariableTracker) -> list[Any]:
     """Objects that a user's place held, and holds no more."""
+    if tracker.shape is ShadowKind.OBJECT and not has_changed(tracker):
+        return []
     before = _initial_parts(tracker, tracker.shape in _CHANGING)
     held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
     if not held or not has_changed(tracker):
@@ -129,6 +137,8 @@ def has_changed(tracker: VariableTracker) -> bool:
 
 
 def _dict_changed(tracker: VariableTracker) -> bool:
+    if untouched(tracker.initial, tracker.standin):
+        return False
     pairs, initial = list(items_in_order(tracker.standin)), tracker.initial
     return len(pairs) != len(initial) or any(
         key is not known or not is_current(box, item)
@@ -155,8 +165,9 @@ _WITHOUT_CONTENTS = {ShadowKind.OBJECT, ShadowKind.TUPLE, ShadowKind.OPAQUE, Sha
 def _attributes_changed(tracker: VariableTracker) -> bool:
     if tracker.initial_dict is not None and tracker.dict_owner is None:
         own = instance_dict(tracker.standin)
-        if own is None or list(own) != list(tracker.initial_dict) \
-                or not all(is_current(box, own[name]) for name, box in tracker.initial_dict.items()):
+        if own is None or not untouched(tracker.initial_dict, own) and (
+                list(own) != list(tracker.initial_dict)
+                or not all(is_current(box, own[name]) for name, box in tracker.initial_dict.items())):
             return True
     initial = tracker.initial_slots
     if initial is None:

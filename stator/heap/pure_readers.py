@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import gc
 import itertools
 import sys
@@ -17,6 +18,7 @@ import numpy
 
 from stator import _hook
 from stator.breaks import Break
+from stator.heap.raw_access import instance_dict
 from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import dict_of_class, is_a
@@ -28,6 +30,19 @@ _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
 DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
                                for method in (cls.keys, cls.values, cls.items)}
+
+
+def has_dict(value: functools.partial[object]) -> bool:
+    """Whether a partial has a `__dict__`, which a read would make; C unfolds others."""
+    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
+
+
+def held_dict(value: object) -> dict[str, Any] | None:
+    """The instance dict of an object; None where a read would make it."""
+    if type(value) is collections.OrderedDict and not gc.get_referents(value) \
+            or type(value) is functools.partial and not has_dict(value):
+        return None
+    return instance_dict(value)
 
 
 def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
@@ -44,12 +59,12 @@ def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
 
 
 def readable(*classes: type) -> frozenset[type]:
-    """Those of the classes of iterators that `reduced` tells the parts of: since 3.14, none of itertools."""
+    """Those of the classes of iterators whose parts `reduced` returns: since 3.14, none of itertools."""
     return frozenset(cls for cls in classes if cls.__reduce__ is not object.__reduce__)
 
 
 def set_state(iterator: Any, state: object) -> None:
-    """Make a C iterator stand where `reduced` has told that another one stood."""
+    """Advance a C iterator to the position that `reduced` has read of another one."""
     _hook.quietly(iterator.__setstate__, state)
 
 
@@ -84,7 +99,7 @@ _FIELDS: dict[type, tuple[Any, ...]] = {
 
 
 def traceback_of(exc: BaseException) -> types.TracebackType | None:
-    """The traceback of an exception, whatever its class says about `__traceback__`."""
+    """The traceback of an exception, past a `__traceback__` of its class."""
     return BaseException.__traceback__.__get__(exc)  # type: ignore[union-attr]
 
 
@@ -114,7 +129,7 @@ def entries_of_class(cls: type) -> dict[str, Any]:
 
 
 def proxy_of_class(cls: type) -> Any:
-    """The `__dict__` of a class, whatever its metaclass says: a view, made anew at each read."""
+    """The `__dict__` of a class, past its metaclass: a view, made anew at each read."""
     return dict_of_class(cls)
 
 

@@ -53,7 +53,7 @@ _VALUES: tuple[type, ...] = (int, float, str, bytes, complex)
 
 
 def cached_by_class(function: Callable[[type], Result]) -> Callable[[type], Result]:
-    """Remember the answer for each class until forget_classes().  Bounded: a trace may make classes of its own."""
+    """Remember the result for each class until forget_classes().  Bounded: a trace may make classes of its own."""
     MEMOS.append(memo := functools.lru_cache(4096)(function))
     return memo
 
@@ -135,7 +135,7 @@ _RAW: tuple[type, ...] = (list, tuple, set, frozenset, collections.deque)
 
 
 def instance_dict(value: object) -> dict[str, Any] | None:
-    """The real instance dict, whatever the class says about `__dict__`."""
+    """The real instance dict, past a `__dict__` of the class."""
     getter = _dict_getter(type(value))
     return None if getter is None else getter(value)
 
@@ -170,13 +170,13 @@ def _dict_getter(cls: type) -> Any:
 
 
 def raw_members(container: object) -> Iterator[Any]:
-    """The members of a list, tuple, set, frozenset or deque, whatever its class says about `__iter__`."""
+    """The members of a list, tuple, set, frozenset or deque, past an `__iter__` of its class."""
     base: Any = _container_base(type(container))
     return base.__iter__(container)
 
 
 def raw_store(container: object, index: int, value: object) -> None:
-    """Overwrite an item of a list or deque, whatever its class says about `__setitem__`."""
+    """Overwrite an item of a list or deque, past a `__setitem__` of its class."""
     base: Any = _container_base(type(container))
     base.__setitem__(container, index, value)
 

@@ -20,7 +20,7 @@ from stator.heap.adopt.outside_sets import SetTable
 from stator.heap.raw_access import instance_dict
 from stator.heap.reached_state import Reach
 from stator.heap.services import Heap
-from stator.heap.tracker import MOVING, NO_KEY, Box, ShadowKind, VariableTracker, unbox
+from stator.heap.tracker import MOVING, NO_KEY, Box, Reference, ShadowKind, VariableTracker, unbox
 from stator.host.mechanism import Mechanism
 from stator.host.suspended_patches import names_of_module
 from stator.shapes.policy import Policy
@@ -111,7 +111,7 @@ class Namespaces(Mechanism):
 
     namespaces: dict[int, VariableTracker] = field(default_factory=dict)  # of a user's instance dict -> whose it is
     given: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # of an object of the trace -> it, its new dict
-    owners: dict[int, Any] = field(default_factory=dict)  # of an instance dict of the trace -> its instance
+    owners: dict[int, Reference] = field(default_factory=dict)  # of an instance dict of the trace -> its instance
     class_views: dict[type, Any] = field(default_factory=dict)
     made_scopes: dict[int, Scope] = field(default_factory=dict)
 

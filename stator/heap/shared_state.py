@@ -18,7 +18,7 @@ from stator.guards.guard import Kind
 from stator.guards.partition import Address, NoAddress, Range, SharedPlace, byte_range, partition
 from stator.guards.tensor_meta import same_contents
 from stator.heap.iterators.peekable_iterators import may_walk, walks
-from stator.heap.pure_readers import bytes_of, entries_of_class, mapping_behind, proxy_of_class
+from stator.heap.pure_readers import bytes_of, entries_of_class, held_dict, mapping_behind, proxy_of_class
 from stator.heap.raw_access import instance_dict
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker
@@ -86,7 +86,7 @@ class States:
         yield from self._unrecorded()
 
     def _asked_dicts(self) -> Iterator[tuple[Any, Source, Any]]:
-        """Instance dicts of which names were asked, of objects that stand for themselves."""
+        """Instance dicts of which names were read, of objects that stand for themselves."""
         owners: dict[Source, Any] = {tracker.source: tracker for tracker in self.heap.trackers}
         functions = {self.heap.sources[id(each)]: each for each in self.heap.kept if id(each) in self.heap.sources}
         guarded = [guard.source for guard in self.heap.guards.single()]
@@ -113,7 +113,7 @@ class States:
                     continue
                 if type(image) in self.written:
                     yield image, instance.source(place), image
-                if dict in self.written and (own := instance_dict(image)) is not None:
+                if dict in self.written and (own := held_dict(image)) is not None:
                     yield own, DictOf(instance.source(place)), own
 
 

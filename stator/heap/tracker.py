@@ -8,12 +8,24 @@ A shadow is a real container of boxes: an element that nobody reads is guarded b
 from __future__ import annotations
 
 import enum
+import weakref
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from stator.breaks import Break, Strategy
 from stator.heap.services import Heap
 from stator.source import Source
+
+Reference = Callable[[], Any]  # answers with an object, or with None after its end
+
+
+def referring(obj: object) -> Reference:
+    """Refer to an object weakly, where that can be done: the program may watch it die."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return lambda: obj
 
 
 class ShadowKind(enum.Enum):
@@ -111,6 +123,12 @@ NO_KEY = object()
 def is_current(box: object, value: object) -> bool:
     """The same for a place that may hold an object of the start itself."""
     return value is box or type(box) is Box and box.is_current(value)
+
+
+def untouched(initial: dict[Any, Any], now: dict[Any, Any]) -> bool:
+    """Whether a plain dict holds the very keys and boxes that it got, in their order; False where that is unsure."""
+    return type(now) is dict and len(initial) == len(now) and all(map(is_, initial, now)) \
+        and all(map(is_, initial.values(), now.values()))
 
 
 def unbox(value: object) -> Any:

@@ -130,5 +130,4 @@ def _code_of(handler: object) -> Any:
     handler = getattr(handler, "__func__", handler)
     if type(handler) is types.FunctionType:
         return handler.__code__
-    call = getattr(type(handler), "__call__", None)  # noqa: B004  its code is wanted, not whether it has one
-    return getattr(call, "__code__", None)
+    return getattr(getattr(type(handler), "__call__", None), "__code__", None)  # noqa: B004  not: whether it has one

@@ -7,7 +7,7 @@ mechanism whose state the residual has to write back.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Mechanism:
@@ -16,22 +16,26 @@ class Mechanism:
     __slots__ = ()
 
     feeds_graph = False  # whether its notes are part of the graph or its inputs: no change of anything outside
+    counted: ClassVar[tuple[str, ...]] = ()  # fields whose lengths are the fingerprint
+    not_replayed: ClassVar[tuple[str, ...]] = ()  # fields that replay does not copy; it needs them of equal length
+    written_back: ClassVar[tuple[str, ...]] = ()  # fields with changes of outside state
+    prevents_replay: ClassVar[tuple[str, ...]] = ()  # further fields that are empty where calls are replayed
 
     def fingerprint(self) -> Any:
         """Compare equal before and after a stretch of the trace that has changed nothing here."""
-        return None
+        return [len(getattr(self, name)) for name in self.counted]
 
     def replay_key(self) -> Any:
-        """Compare equal before and after a call that may be replayed: also count what replay does not copy."""
-        return self.fingerprint()
+        """Compare equal before and after a call that may be replayed."""
+        return self.fingerprint(), *[len(getattr(self, name)) for name in self.not_replayed]
 
     def has_changes(self) -> bool:
         """Whether the trace has changed outside state that the residual writes back."""
-        return False
+        return any([getattr(self, name) for name in self.written_back])
 
     def allows_replay(self) -> bool:
         """Whether calls may be replayed now."""
-        return not self.has_changes()
+        return not (self.has_changes() or any([getattr(self, name) for name in self.prevents_replay]))
 
     def undo(self) -> None:
         """Put back what the trace itself has changed in the process."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import itertools
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ import torch
 from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 
-from stator._core import newest_version
+from stator._core import holds_only, newest_version
 from stator.host import torch_originals
 from stator.host.own_code import OWN_FOLDER
 from stator.host.value_kinds import dict_of_class
@@ -39,8 +38,8 @@ _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LIBRARIES = r".*/site-packages/(torch/(?!utils/data)|tqdm|execnet)"
 _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|{_IDLE_LIBRARIES}|<")
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
-_OF_NAMESPACE = {str, list, type(None), OpOverloadPacket}  # classes of what torch itself keeps there
-_OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
+_OF_NAMESPACE = (OpOverloadPacket, str, list, type(None))  # classes of what torch itself keeps there
+_OF_PACKET = (str, OpOverload, list, bool, types.BuiltinFunctionType)
 _KEPT_BY_PYTHON = frozenset({"__slotnames__"})  # copyreg notes them when an instance is copied
 _ORIGINALS = torch_originals.take()
 _VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
@@ -94,8 +93,8 @@ def find_patches() -> Patches:
     version = newest_version(_NAMESPACES)
     if version and version == _UNPATCHED.torch:
         return found
-    for owner, namespace, before in _ORIGINALS:
-        if _differ(list(namespace.values()), _VALUES[id(before)]):
+    for (owner, namespace, before), own in zip(_ORIGINALS, _NAMESPACES, strict=True):
+        if not 0 < newest_version([own]) <= _UNPATCHED.torch and _differ(list(own.values()), _VALUES[id(before)]):
             found += _compare(owner, namespace, before)
     if not found:
         _UNPATCHED.torch = version
@@ -206,7 +205,7 @@ def replaced_operator(overloads: bool) -> str | None:
     operators = vars(torch.ops.aten)
     version = newest_version([operators])
     if not version or version != _UNPATCHED.operators:
-        if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
+        if not holds_only([operators], _OF_NAMESPACE):
             return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
         _UNPATCHED.operators = version
         _UNPATCHED.packets = [vars(packet) for packet in operators.values() if type(packet) is OpOverloadPacket]
@@ -218,7 +217,7 @@ def replaced_overload() -> str | None:
     version = newest_version(packets)
     if version and version == _UNPATCHED.overloads:
         return None
-    if not _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable([each.values() for each in packets]))):
+    if not holds_only(packets, _OF_PACKET):
         for packet in vars(torch.ops.aten).values():
             for entry, value in vars(packet).items() if type(packet) is OpOverloadPacket else ():
                 if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads()):

@@ -1,4 +1,4 @@
-"""Ask for the real class of a value.   is_a(obj, type)
+"""Read the real class of a value.   is_a(obj, type)
 
 `isinstance` also believes `obj.__class__`, and so runs a user's `__getattribute__`; this never does.
 """
@@ -22,7 +22,7 @@ def is_a(value: Any, classes: Any) -> bool:
 
 
 def module_of(cls: type) -> str:
-    """The name of a class's module, without asking its metaclass; "" where it has none (one that C code has made)."""
+    """The name of a class's module, past its metaclass; "" where it has none (one that C code has made)."""
     try:
         name = type.__getattribute__(cls, "__module__")
     except AttributeError:

@@ -84,7 +84,7 @@ def _has_no_state(fn: Callable[..., Any]) -> bool:
 
 
 def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Callable[..., Any]:
-    """Under a tracer of torch's (make_fx, torch.export, vmap) the operator must be seen by that tracer: Stator captures
+    """Under another tracer (make_fx, torch.export, vmap) the operator must be seen by that tracer: Stator captures
     nothing there. What a loop carries may be a number, too. Nothing has run yet where Stator refuses."""
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -98,7 +98,7 @@ def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Callable
 
 
 def _without_tuning(backend: object, mode: object, options: Any) -> tuple[Any, Any]:
-    """torch ignores a mode and options where its "eager" and the like cannot use them, and says so."""
+    """torch ignores a mode and options where its "eager" and the like cannot use them, and warns."""
     if not isinstance(backend, str) or find_backend(backend).check is not refuse_tuning:
         return mode, options
     own, foreign = split_options(options)

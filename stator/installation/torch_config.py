@@ -12,7 +12,7 @@ from typing import Any
 
 from stator.settings.process_config import _ALIASES, SETTINGS
 
-# Values that ask for what Stator does in any case.
+# Values that select what Stator does in any case.
 _ALWAYS_SO = {
     "capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True, "allow_rnn": True,
     "guard_nn_modules": True, "inline_inbuilt_nn_modules": True, "nested_graph_breaks": True,

@@ -25,7 +25,7 @@ from stator.settings import marks
 from stator.settings.stance import set_stance as stance_of
 
 _MODULE = "torch._dynamo"
-# About torch's tracer: each says so once, and does what it does there.
+# About torch's tracer: each warns once, and does what it does there.
 _OF_THE_TRACER = ("allow_c_slot", "bytecode_debugger", "disable_nested_graph_breaks", "override_cudagraphs",
                   "override_optimization_hint", "patch_dynamo_config", "replay", "reset_recompile_user_contexts",
                   "set_recursion_limit", "step_unsupported")
@@ -112,7 +112,7 @@ def resetting(original: Callable[[], None]) -> Callable[[], None]:
 
 
 def saying_so(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of torch's that Stator does not answer; the first call says so."""
+    """A function of torch that Stator does not implement; the first call warns."""
     said: list[bool] = []
 
     @functools.wraps(original)
@@ -141,6 +141,23 @@ def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
     return stance_of(stance, force_backend=force_backend)
 
 
+class Optimizer:
+    """The result of optimize(): a decorator; as a context it says that it compiles nothing."""
+
+    def __init__(self, decorate: Callable[[Any], Any]) -> None:
+        self.decorate = decorate
+
+    def __call__(self, fn: Callable[..., object]) -> Callable[..., object]:
+        return self.decorate(fn)  # type: ignore[no-any-return]
+
+    def __enter__(self) -> None:
+        warnings.warn("stator: torch._dynamo.optimize() in a with statement has no effect on Stator; compile the "
+                      "function that is called there", stacklevel=2)
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+
 def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_fn: object = None,
              guard_fail_fn: object = None, guard_filter_fn: Any = None, disable: bool = False,
              dynamic: bool | None = None, error_on_graph_break: bool | None = None, recompile_limit: int | None = None,
@@ -158,8 +175,8 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_
         fullgraph=nopython, dynamic=dynamic, backend=backend, options=options, disable=disable,
         recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles)
     if error_on_graph_break is None:
-        return decorate
-    return lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn))
+        return Optimizer(decorate)
+    return Optimizer(lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn)))
 
 
 def optimize_assert(backend: object, **others: Any) -> Callable[[Any], Any]:

@@ -36,7 +36,7 @@ from stator.ranks.sharding_hooks import ShardingHook
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
-# Of the exceptions that programs name, those that no kernel of torch's raises.
+# Of the exceptions that programs name, those that no kernel of torch raises.
 _OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
                      "ModuleNotFoundError", "NameError", "OSError", "StopIteration", "TypeError"})  # fmt: skip
 _TORCH = torch.__file__.rpartition("/")[0] + "/"
@@ -102,7 +102,7 @@ def leaves_settings(vm: VM) -> bool:
 
 
 def note_caught(node: fx.Node, caught: int, breaks: bool) -> None:
-    """Tell a recorded node what might catch its error; or break there."""
+    """Mark a recorded node with what might catch its error; or break there."""
     node.meta[CAUGHT] = node.meta.get(CAUGHT, NOTHING) | caught
     if breaks and node_may_fail(node, Memory(frozenset())):
         raise Break("SB002", "an operation that may fail where the program handles it, after large writes in place")

@@ -188,7 +188,7 @@ def each_given(iterable: Iterable[Any], function: Callable[..., Any], target: ob
 
 def in_dict(iterable: Iterable[Any], target: Any, new: bool, kind: Any, sequences: Any, count: Any,
             update: Any) -> Any:
-    """Pairs as dict() takes them; one that is none is shown to dict.update at its place, which says what is wrong."""
+    """Pairs as dict() takes them; one that is none is shown to dict.update at its place, which raises the error."""
     seen: list[Any] = []
     for pair in iterable:
         if kind(pair) in sequences and count(pair) == 2:

@@ -1,6 +1,6 @@
 """Refuse outside dicts and sets whose members have a `__hash__` with effects.   def __hash__(self): self.asked += 1 ...
 
-A stand-in is filled by hashing its keys, which the program does not do.  Without effects nobody can tell.
+A stand-in is filled by hashing its keys, which the program does not do.  Without effects that is not observable.
 """
 
 from __future__ import annotations

@@ -337,7 +337,7 @@ class Machine(Mechanisms):
             progress.look(self)
 
     def give(self, value: object, cont: Any = None) -> None:
-        """Hand a value computed at once to whoever asked for it."""
+        """Give a value computed at once to its continuation."""
         if cont is None:
             self.frame.stack.append(value)  # type: ignore[union-attr]
         else:
@@ -431,7 +431,7 @@ class Machine(Mechanisms):
         return _callers(frame, self)[4] | caught_in(frame, self.generators, self.heap.by_standin)
 
     def place(self, stop: Break) -> None:
-        """Tell a break where in the user's program it is (once, at the innermost frame)."""
+        """Place a break where in the user's program it is (once, at the innermost frame)."""
         if not getattr(stop, "stack", None):
             stack = self.stack()
             stop.stack = tuple(stack)

@@ -16,6 +16,7 @@ import torch
 from stator import _hook, events
 from stator.breaks import Break, Strategy
 from stator.heap.adopt.decimal_state import ThreadContext
+from stator.heap.tracker import Reference
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
 from stator.interp.draws_ahead import DrawsAhead
@@ -60,17 +61,19 @@ class ModeState(Mechanism):
     at_start: int = 0
     kept: int = 0  # how many of those at start the program has not left; inside a handler, those below its mode
     handling: int = 0  # how many handlers of modes are running
-    functions_off: int = 0  # 1: the handlers of classes are not asked; 2: those of modes neither
+    functions_off: int = 0  # 1: the handlers of classes are not called; 2: those of modes neither
     functions_off_at_start: int = 0
     functions_off_before: list[tuple[Any, int]] = field(default_factory=list)  # contexts that turn it off, entered
     indexes_stay_tensors: bool = False  # inside the functions of an attention, whose positions are tensors
-    index_modes: list[Any] = field(default_factory=list)  # of torch's that ask for just that
+    index_modes: list[Any] = field(default_factory=list)  # of torch that need just that
     patched: Any = field(default_factory=patched_slots)  # special methods of Tensor that are not torch's own, by name
 
 
 @dataclass(slots=True, eq=False)
 class ClassState(Mechanism):
     """Facts about classes, and attributes set on them."""
+
+    written_back = ("overlays",)
 
     lookups: dict[tuple[type, str], Any] = field(default_factory=dict)
     ancestry: set[type] = field(default_factory=set)  # classes whose MRO is guarded
@@ -84,19 +87,18 @@ class ClassState(Mechanism):
     def fingerprint(self) -> Any:
         return key_ids(self.overlays)  # type: ignore[arg-type]
 
-    def has_changes(self) -> bool:
-        return bool(self.overlays)
-
 
 @dataclass(slots=True, eq=False)
 class IdentityState(Mechanism):
     """Addresses that the program has seen: the objects of the residual have others."""
 
+    not_replayed = ("shown", "standins", "ordered")
+
     handed: dict[int, object] = field(default_factory=dict)  # by id: the values that the entry was called with
     addresses: set[int] = field(default_factory=set)  # of tuples made inside the trace, which it does not hold
-    ids: dict[int, Any] = field(default_factory=dict)  # of objects made inside the trace whose id was read
-    hashes: dict[int, Any] = field(default_factory=dict)  # the same, of hashes that are made of addresses
-    shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
+    ids: dict[int, Reference] = field(default_factory=dict)  # of objects made inside the trace whose id was read
+    hashes: dict[int, Reference] = field(default_factory=dict)  # the same, of hashes that are made of addresses
+    shown: dict[int, Reference] = field(default_factory=dict)  # objects of the trace whose default repr was made
     standins: dict[str, str] = field(default_factory=dict)  # digits of their addresses in texts -> of the originals
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
     collects: bool = False  # whether the residual collects garbage (see lifetimes)
@@ -107,13 +109,12 @@ class IdentityState(Mechanism):
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
-    def replay_key(self) -> int:
-        return len(self.shown) + len(self.standins) + len(self.ordered)
-
 
 @dataclass(slots=True, eq=False)
 class FunctionState(Mechanism):
     """Facts about functions, of the program and made by the trace."""
+
+    written_back = ("members",)
 
     type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = field(default_factory=dict)  # which, from what
     defaults: dict[int, Any] = field(default_factory=dict)
@@ -126,13 +127,12 @@ class FunctionState(Mechanism):
     def fingerprint(self) -> Any:
         return key_ids(self.members)  # type: ignore[arg-type]
 
-    def has_changes(self) -> bool:
-        return bool(self.members)
-
 
 @dataclass(slots=True, eq=False)
 class TensorState(Mechanism):
     """Members of tensors that the program has set."""
+
+    written_back = ("attributes", "grads", "flags", "data")
 
     attributes: dict[int, dict[str, Any]] = field(default_factory=dict)  # in the __dict__
     grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
@@ -148,13 +148,13 @@ class TensorState(Mechanism):
             [(key, flag.entry, flag.final) for key, flag in self.flags.items()],
             [(key, id(note.value)) for key, note in self.data.items()])
 
-    def has_changes(self) -> bool:
-        return bool(self.attributes or self.grads or self.flags or self.data)
-
 
 @dataclass(slots=True, eq=False)
 class AutogradState(Mechanism):
     """Hooks, leaves and levels of differentiation."""
+
+    counted = written_back = ("hooks",)
+    not_replayed, prevents_replay = ("nodes",), ("watches", "leaves")
 
     nodes: dict[int, Any] = field(default_factory=dict)  # the grad_fn of fake tensors
     hooks: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (a handle, its hook; None: removed)
@@ -164,20 +164,10 @@ class AutogradState(Mechanism):
     retained: dict[int, Any] = field(default_factory=dict)  # tensors of the graph that are to keep their gradients
     dual_levels: list[int] = field(default_factory=list)  # of forward-mode differentiation, entered by the trace
     pushed_hooks: list[Any] = field(default_factory=list)  # on saved tensors, by the trace
+    ahead: list[Any] = field(default_factory=list)  # code of a backward pass that was interpreted before it
+    popped_hooks: list[object] = field(default_factory=list)
     consumes: bool = False  # whether a backward pass in the graph frees its history
     hook_cells: list[Any] = field(default_factory=list)  # variables of hooks made inside, and what was in them
-
-    def fingerprint(self) -> Any:
-        return len(self.hooks)
-
-    def replay_key(self) -> Any:
-        return len(self.hooks), len(self.nodes)
-
-    def has_changes(self) -> bool:
-        return bool(self.hooks)
-
-    def allows_replay(self) -> bool:
-        return not (self.hooks or self.watches or self.leaves)
 
 
 @dataclass(slots=True, eq=False)
@@ -192,15 +182,15 @@ class FileState:
 class EffectState(Mechanism):
     """Output and calls that the residual makes after the graph, in order."""
 
+    counted = ("noted",)
+
     noted: list[Any] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)  # which write output, that may fail when it is replayed
     watched: bool = False  # whether user code runs at the replay of effects
+    deciding: dict[int, object] = field(default_factory=dict)  # id -> an object that decides how output is shown
     early: int = 0  # how many of them come before the program's first change of anything outside
     files: FileState = field(default_factory=FileState)
     runs_once: bool = False  # whether a call that must not run twice is recorded (see graph_errors)
-
-    def fingerprint(self) -> Any:
-        return len(self.noted)
 
 
 @dataclass(slots=True, eq=False)
@@ -208,14 +198,12 @@ class ResidualState(Mechanism):
     """Values that the residual computes for the graph, and what failed assertions of the graph mean."""
 
     feeds_graph = True
+    counted = ("draws", "copies", "assertions")
 
     draws: list[Any] = field(default_factory=list)  # random numbers that the residual draws, in order
     copies: list[Any] = field(default_factory=list)  # copies of tensors that it makes before the graph, in order
     copy_memos: dict[int, Any] = field(default_factory=dict)  # of a memo of deepcopy() -> which tensors were copied
     assertions: list[Any] = field(default_factory=list)
-
-    def fingerprint(self) -> Any:
-        return len(self.draws), len(self.copies), len(self.assertions)
 
 
 @dataclass(slots=True, eq=False)
@@ -232,21 +220,19 @@ class WarningState(Mechanism):
 class LockState(Mechanism):
     """Locks from outside."""
 
+    prevents_replay = ("used", "answers")
+
     used: dict[int, Any] = field(default_factory=dict)  # how the program has used each
     answers: dict[Any, Any] = field(default_factory=dict)  # state that was read of locks that it has not used
-
-    def allows_replay(self) -> bool:
-        return not (self.used or self.answers)
 
 
 @dataclass(slots=True, eq=False)
 class CacheState(Mechanism):
     """Results of functions under functools.lru_cache."""
 
-    fills: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)  # of an outside cache -> its new results
+    prevents_replay = ("fills",)
 
-    def allows_replay(self) -> bool:
-        return not self.fills
+    fills: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)  # of an outside cache -> its new results
 
 
 @dataclass(slots=True, eq=False)

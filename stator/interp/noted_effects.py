@@ -18,9 +18,9 @@ import torch
 from torch import _tensor_str
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.graph.state.quiet_logging import Heard, warnings_can_raise
-from stator.heap.outside_changes import anything_changed
+from stator.heap.outside_changes import anything_changed, is_changed
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a, mro_of
 from stator.interp.arrays.native_numpy import run_on_arrays
@@ -115,6 +115,12 @@ def note(vm: VM, effect: object, watched: object, module: torch.nn.Module | None
         if watched is not True and may_change_reads(vm, watched):
             raise told_natively("SB015", "output through the user's own code, which may change what was read", module)
     vm.append_output(effect)
+
+
+def may_change(vm: VM, *deciding: object) -> bool:
+    """Whether the call changes what decides how and where output is shown, which the residual writes later."""
+    vm.effects.deciding.update({id(each): each for each in deciding})
+    return Strategy.LATE_OUTPUT in vm.turned_off or any(is_changed(vm.heap, each) for each in deciding)
 
 
 def written_in_python(stream: object) -> bool:
@@ -277,6 +283,8 @@ class Moment:
 def moment_of(vm: VM, fake: FakeTensor) -> Moment:
     if vm.modes.active:
         raise Break("SB005", "the text of a tensor while a mode sees every operation")
+    if may_change(vm, _tensor_str.PRINT_OPTS):
+        raise Break("SB003", "the text of a tensor, where the call changes how output is shown")
     recorder = vm.recorder
     if id(fake) in recorder.classes:
         raise Break("SB003", "the text of a tensor subclass")

@@ -1,7 +1,7 @@
-"""Numbers that C code asks Python code for.   int(obj), `__index__` gives a bool  ->  True, and the warning of CPython
+"""Numbers that C code gets from Python code.   int(obj), `__index__` gives a bool  ->  True, and the warning of CPython
 
 In: the answer of a conversion that the interpreter has run for C code.  Out: the same number; a warning that C code
-gives of it is heard, and noted for replay.  The limit of digits in texts of numbers is guarded; where the program sets
+gives of it is noted for replay.  The limit of digits in texts of numbers is guarded; where the program sets
 it, it holds from there to the end of the trace, and the residual sets it.
 """
 
@@ -24,7 +24,7 @@ CONVERSIONS = {"__float__": float, "__int__": int, "__index__": int, "__complex_
 
 
 def number_for_c(vm: VM, method: str, value: object) -> object:
-    """The answer of a conversion that C code asks for; where CPython warns of it, the warning is heard and noted."""
+    """The answer of a conversion that C code asks for; where CPython warns of it, the warning is recorded and noted."""
     if type(value) in symbolic_values.SYMBOLIC:
         return symbolic_values.specialise(value, f"the answer of {method}")
     wanted = CONVERSIONS[method]

@@ -34,7 +34,7 @@ _SILENT = frozenset("""
     sum mean amax amin argmax argmin cumsum softmax log_softmax layer_norm
     view reshape flatten unsqueeze squeeze transpose permute expand contiguous clone detach cat stack chunk split unbind
     zeros ones empty full zeros_like ones_like empty_like full_like arange eye rand randn rand_like randn_like
-    dropout embedding size dim numel stride storage_offset is_contiguous""".split())
+    dropout embedding size dim numel stride storage_offset is_contiguous set_grad_enabled""".split())
 _PROPERTIES = frozenset(name for name, each in inspect.getmembers_static(torch.Tensor)
                         if type(each) in (types.GetSetDescriptorType, property))  # which only look
 
@@ -134,7 +134,7 @@ def begin_recording(vm: VM, manager: object, log: list[object] | None) -> None:
         raise refused("by catch_warnings(record=True)")
     outer = vm.warnings.recordings[-1] if vm.warnings.recordings else None
     vm.warnings.recordings.append(Recording(manager, outer, recorder.propagation.enabled, log))
-    recorder.propagation.enabled = False  # a remembered operation says nothing
+    recorder.propagation.enabled = False  # a remembered operation warns of nothing
     recorder.services.listening = listening
 
 
@@ -151,13 +151,13 @@ def end_recording(vm: VM, manager: object) -> None:
 
 
 def watch_list(vm: VM, log: list[Any]) -> None:
-    """The program holds a list to which warnings go already: what operations say as they run will be in it."""
+    """The program holds a list to which warnings go already: warnings of operations as they run will be in it."""
     recorder, heap = vm.recorder, vm.heap
     adopt = heap.adopters[list]
 
     def listen() -> None:
         recorder.services.listening = listening
-        recorder.propagation.enabled = False  # a remembered operation says nothing
+        recorder.propagation.enabled = False  # a remembered operation warns of nothing
 
     def met() -> None:
         if recorder.scope.calls:
@@ -165,7 +165,7 @@ def watch_list(vm: VM, log: list[Any]) -> None:
         listen()
 
     if not recorder.backend.in_order:
-        listen()  # the operations of a compiler say other things
+        listen()  # the operations of a compiler give other warnings
 
     def adopt_list(value: object, source: Source) -> Any:
         if value is log:
@@ -189,7 +189,7 @@ def is_silent(target: object, name: str, args: tuple[Any, ...]) -> bool:
 
 @contextlib.contextmanager
 def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Iterator[None]:
-    """While an operation is done on fakes, or (no `args`) a property is read, under a list that gets what it says."""
+    """While an operation is done on fakes, or (no `args`) a property is read, under a list that gets its warnings."""
     name = getattr(target, "__name__", target)
     if args is not None and ("out" in kwargs or not is_silent(target, name.strip("_"), args)):
         raise Break("SB006", f"{RECORDED}, beside {name}, which may warn as it runs")

@@ -154,10 +154,8 @@ def plan_stop(vm: VM, innermost: Frame | None, leave: str = "", outermost: bool 
         frames.pop()
     if not frames or any(type(frame) is Thunk for frame in frames) or in_prologue(frames[-1]):
         return None
-    for frame, callee in zip(frames, frames[1:], strict=False):
-        if not can_resume(callee):
-            return frame.step
-    return frames[-1].step
+    stuck = (frame.step for frame, callee in zip(frames, frames[1:], strict=False) if not can_resume(callee))
+    return next(stuck, frames[-1].step)
 
 
 def in_prologue(frame: Frame) -> bool:

@@ -34,7 +34,7 @@ _OF_PROTOCOL = ("torch.overrides", "torch._C")  # has_torch_function and the lik
 
 
 def handling_class(vm: VM, value: object) -> type | None:
-    """The class whose handler torch would ask about a value."""
+    """The class whose handler torch would call for a value."""
     cls: Any = type(value)
     if cls is FakeTensor:
         cls = vm.recorder.classes.get(id(value))
@@ -47,7 +47,7 @@ def handling_class(vm: VM, value: object) -> type | None:
 
 
 def overriding(vm: VM, values: Iterable[Any]) -> list[Any]:
-    """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
+    """The arguments whose handlers are called: one of each class, in order, a subclass before its base."""
     found: list[tuple[type, Any]] = []
     if vm.modes.functions_off:
         return []
@@ -62,7 +62,7 @@ def overriding(vm: VM, values: Iterable[Any]) -> list[Any]:
 
 
 def concerned(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> bool:
-    """Whether a tensor subclass among the arguments is to be asked."""
+    """Whether a tensor subclass among the arguments has a handler to be called."""
     classes = vm.recorder.classes
     if not classes or vm.modes.functions_off:
         return False

@@ -1,4 +1,4 @@
-"""The interpreter, whole: the loop, the call protocol, iteration, and the services handlers and rules ask for."""
+"""The interpreter, whole: the loop, the call protocol, iteration, and the services for handlers and rules."""
 
 from __future__ import annotations
 

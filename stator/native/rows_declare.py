@@ -230,6 +230,6 @@ deny = Declarer(NativeClass.DENY)
 
 
 def compared_and_shown(owner: type, more: str = "") -> None:
-    """Methods that ask the items of a container to compare, hash or show themselves; `more`: others that compare."""
+    """Methods that call the items of a container to compare, hash or show themselves; `more`: others that compare."""
     deep(owner, f"{COMPARISONS} __hash__ {more}", calls_back=True, compares=True)
     deep(owner, "__repr__", calls_back=True, formats=True)

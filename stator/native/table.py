@@ -70,13 +70,10 @@ def _split_builtin(function: Any) -> tuple[Any, Any]:
     if receiver is None or is_a(receiver, types.ModuleType) or id(function) in rows_declare.ROWS:
         return function, NO_RECEIVER
     name = function.__name__
-    for descriptor in _method_candidates(type(receiver), name, of_instance=True):
-        # Builtins are equal when receiver and C function are the same.
-        if descriptor.__get__(receiver, type(receiver)) == function:
-            return descriptor, receiver
-    if is_a(receiver, type):
-        for descriptor in _method_candidates(receiver, name, of_instance=False):
-            if descriptor.__get__(None, receiver) == function:
+    for owner, instance in ((type(receiver), receiver), *([(receiver, None)] if is_a(receiver, type) else [])):
+        for descriptor in _method_candidates(owner, name, of_instance=instance is not None):
+            # Builtins are equal when receiver and C function are the same.
+            if descriptor.__get__(instance, owner) == function:
                 return descriptor, receiver
     return function, NO_RECEIVER
 

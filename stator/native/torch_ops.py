@@ -113,7 +113,7 @@ def draws_random_numbers(target: object) -> bool:
 def draws_inside(module: fx.GraphModule) -> bool:
     """Whether a node of a graph, or of the graphs inside it, may advance a random stream."""
     return any(draws_random_numbers(node.target) for each in module.modules() if isinstance(each, fx.GraphModule)
-               for node in each.graph.nodes)
+               for node in each.graph.nodes if node.op.startswith("call_"))
 
 
 @functools.cache

@@ -49,7 +49,7 @@ class IdentityTable(Generic[Value]):
 
 @dataclass(frozen=True)
 class Disabled:
-    """`recursive` says whether what the function calls is left alone as well."""
+    """`recursive`: whether what the function calls is left alone as well."""
 
     recursive: bool
     reason: str | None
@@ -212,7 +212,7 @@ class DisabledContext(DisabledBlock):
 
 
 def error_policy() -> bool | None:
-    """Whether a graph break is an error in this thread now; None where no region says so."""
+    """Whether a graph break is an error in this thread now; None outside such regions."""
     return getattr(_region, "error_on_break", None)
 
 

@@ -19,7 +19,7 @@ DEFAULT_RECOMPILE_LIMIT = 8
 
 BackendFunction = Callable[..., Callable[..., object]]
 
-# Option key -> what it does; each is a field of Settings, a bool where the text does not say otherwise.
+# Option key -> what it does; each is a field of Settings, a bool unless the text names another type.
 OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
@@ -39,7 +39,7 @@ OWN_OPTIONS: dict[str, str] = {
 
 
 def strict_from_environment() -> bool:
-    """Whether STATOR_STRICT asks for internal errors to be raised."""
+    """Whether STATOR_STRICT makes internal errors raise."""
     text = os.environ.get("STATOR_STRICT", "").strip().lower()
     if text not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
         raise OptionValueError(f"STATOR_STRICT={text!r} is not accepted; use 1 or 0")
@@ -47,7 +47,7 @@ def strict_from_environment() -> bool:
 
 
 def audit_from_environment() -> int:
-    """How often STATOR_AUDIT asks for an audited call."""
+    """The interval of audited calls that STATOR_AUDIT sets."""
     text = os.environ.get("STATOR_AUDIT", "").strip() or "0"
     if not text.isascii() or not text.isdigit():
         raise OptionValueError(f"STATOR_AUDIT={text!r} is not accepted; use an int from 0")
@@ -136,7 +136,7 @@ class Settings:
 
     @property
     def has_own_backend(self) -> bool:
-        """Whether the graph goes through AOTAutograd in a backend of Stator's own."""
+        """Whether the graph goes through AOTAutograd in a backend of Stator."""
         return self.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
 
     @property

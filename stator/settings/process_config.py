@@ -1,7 +1,7 @@
 """Settings of the whole process.   stator.config.error_on_recompile = True; stator.config.patch(recompile_limit=2)
 
 In: assignments by name, under the names that torch._dynamo.config has for the same things.  Out: what `compile()` takes
-for its defaults, and what a call that finds no entry asks.  A name that is not here raises, and says what to use.
+for its defaults, and what a call that finds no entry asks.  A name that is not here raises, and names what to use.
 """
 
 from __future__ import annotations

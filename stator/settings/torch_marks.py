@@ -20,12 +20,12 @@ _DECORATORS = "torch._dynamo.decorators"
 
 
 def is_allowed(fn: object) -> bool:
-    """Marked with torch.compiler.allow_in_graph, or with nonstrict_trace, which asks for the same."""
+    """Marked with torch.compiler.allow_in_graph, or with nonstrict_trace, which does the same."""
     return _is_listed("_allowed_callable_ids", fn)
 
 
 def is_disallowed(fn: object) -> bool:
-    """Marked with disallow_in_graph, as is torch's own way to ask for a break."""
+    """Marked with disallow_in_graph, as is torch's own function that breaks."""
     return _is_listed("_disallowed_callable_ids", fn)
 
 
@@ -45,7 +45,7 @@ def is_graph_break(fn: object) -> bool:
 
 
 def is_of_torch(code: types.CodeType) -> bool:
-    """Whether a function of torch's own, such as an optimiser's step, has this code."""
+    """Whether a function of torch, such as an optimiser's step, has this code."""
     return code.co_filename.startswith(_TORCH)
 
 

@@ -1,6 +1,6 @@
 """torch's shape environment of one trace, in which unbacked numbers may become known.
 
-In: a symbolic value whose number is needed.  Out: the number where a guard can promise it (`settle`, see
+In: a symbolic value whose number is needed.  Out: the number where a guard can fix it (`settle`, see
 graph/values/known_values); else torch's own refusal.  While a compiler has the graph, sizes with a symbol may be 1:
 where an answer need not hold for 1, the symbols are noted (`relied`), and size 1 gets another graph (cache/sharing).
 """
@@ -24,7 +24,7 @@ from stator.source import Source, unpinned
 
 
 class Unknown:
-    """The type of UNKNOWN: nobody can tell before the graph runs."""
+    """The type of UNKNOWN: unknown before the graph runs."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class TraceEnvironment(ShapeEnv):
         sym_node._optimized_add = _checked_add
         self.settle: Callable[[Any], Any] = unknown
         self.sizes: set[sympy.Symbol] = set()  # which are 2 at least, by the rule that 0 and 1 are constants
-        self.relied: set[sympy.Symbol] = set()  # of which a backend asked what does not hold for 1
+        self.relied: set[sympy.Symbol] = set()  # of which a backend needed what does not hold for 1
         self._lowered: set[sympy.Symbol] = set()
         self._any_kernel = False
 

@@ -47,7 +47,7 @@ class Memory:
     undecided_sizes: dict[Source, set[int]] = field(default_factory=dict)  # sizes that code pins down again and again
     undecided_numbers: set[Source] = field(default_factory=set)
     contents: dict[Source, set[Any]] = field(default_factory=dict)  # values that tensors and arrays had, and left
-    foreseen: dict[str, Any] | None = None  # what a loaded profile says, by the names of the values
+    foreseen: dict[str, Any] | None = None  # of a loaded profile, by the names of the values
 
     def foresees(self, kind: str, source: Source) -> Any:
         """Dimensions or lengths of a value in the loaded profile; for lists of names, whether it is listed."""
@@ -256,7 +256,7 @@ class Policy:
         return undecided, self.named_number(source)
 
     def opens_length(self, source: Source) -> bool:
-        """Whether the length of a list is a symbol, where only its length is asked for."""
+        """Whether the length of a list is a symbol, where only its length is read."""
         return self.dynamic is not False and (source in self.memory.lengths
                                               or bool(self.memory.foresees("lengths", source))
                                               or self.dynamic is True and _is_argument(source))
@@ -275,7 +275,7 @@ class Policy:
         return self.dynamic is not False and (len(seen) >= ARRAYS_LIMIT or len(seen) > 0 and _is_argument(source))
 
     def opens_items(self, source: Source) -> bool:
-        """Whether numbers in a tensor are read at entry, and guards may ask about them: once a guard on them failed."""
+        """Whether numbers in a tensor are read at entry, and guards may depend on them: once a guard on them failed."""
         return self.items or self.dynamic is not False and source in self.memory.contents
 
     def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:

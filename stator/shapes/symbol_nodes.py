@@ -65,7 +65,7 @@ def _require_filled(operands: Any) -> None:
 
 
 def _is_contiguous(value: object) -> bool:
-    """Whether a tensor lies contiguously, as far as its sizes are known; asked without a guard."""
+    """Whether a tensor lies contiguously, as far as its sizes are known; read without a guard."""
     if not isinstance(value, torch.Tensor):
         return False
     expected: Any = 1
@@ -130,7 +130,7 @@ class SymbolNodes:
         self.keeps_sizes = False  # whether a torch.Size goes to a function that may read its class
 
     def dispatcher(self) -> Any:
-        """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
+        """Once there are symbols, composite operators must run in Python: their C++ needs numbers."""
         return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
 
     def sizes(self, items: tuple[Any, ...]) -> Any:
@@ -140,7 +140,7 @@ class SymbolNodes:
     def unasked(self, func: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
-        Rules for fakes ask because kernels may differ in their layouts; for contiguous operands they do not.
+        Rules for fakes need it because kernels may differ in their layouts; for contiguous operands they do not.
         """
         if func is _ATTENTION:
             _require_filled((*args, *kwargs.values()))

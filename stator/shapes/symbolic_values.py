@@ -34,10 +34,16 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from stator.breaks import Break
 
 
+def unread_text(value: object) -> str:
+    """The `__repr__` that C code finds: of a value that an object of C code holds."""
+    raise unread(value, "repr()")
+
+
 class Varying:
-    """The stand-in; each Python type has a subclass of its own, so that a class says all that is known."""
+    """The stand-in; each Python type has a subclass of its own, so that a class holds all that is known."""
 
     __slots__ = ()
+    __repr__ = unread_text
     python_type: type = object
 
 
@@ -84,6 +90,7 @@ class DeferredText:
     """Text made of an unbacked number or a tensor: f"{n} tokens"; `parts` are str and Formatted.  Reading it breaks."""
 
     __slots__ = ("parts",)
+    __repr__ = unread_text
 
     def __init__(self, parts: tuple[Any, ...] = ()) -> None:
         self.parts = parts
@@ -128,8 +135,7 @@ def has_unbacked(tree: Any) -> bool:
 
 
 def data_dependent(expression: object, what: str = "") -> Break:
-    detail = f"{what or 'a number'} that is unbacked ({expression})"
-    return Break("SB003", detail, condition=expression)
+    return Break("SB003", f"{what or 'a number'} that is unbacked ({expression})", condition=expression)
 
 
 def in_the_users_terms(stop: Break, symbols: Any, written: Callable[[fx.Node], str]) -> None:
@@ -162,7 +168,7 @@ def unread_class(cls: type, what: str = "") -> Break:
 
 
 def specialise(value: Any, what: str = "") -> Any:
-    """The number itself: what it is becomes a guard; a data-dependent one that no guard can promise breaks."""
+    """The number itself: what it is becomes a guard; a data-dependent one that no guard can fix breaks."""
     cls = type(value)
     if cls not in SYMBOLIC:
         return value
@@ -191,7 +197,7 @@ def _specialise_parts(node: fx.Node) -> None:
 
 
 def as_constant(value: Any) -> Any:
-    """The number, if the symbols already say which it is; else the value as it was."""
+    """The number, if the symbols already determine it; else the value as it was."""
     if type(value) in UNREAD:
         return specialise(value)
     expression = value.node.expr
@@ -249,7 +255,7 @@ def compute(function: Callable[..., Any], *values: object) -> Any:
 
 def in_order(function: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Operands of a sum, difference, product or comparison of floats, such that no algebra reaches through them:
-    (f + 1e16) - 1e16 is not f, and f - f is not 0 where f is infinite.  None where only the numbers can tell.
+    (f + 1e16) - 1e16 is not f, and f - f is not 0 where f is infinite.  None where only the numbers decide.
     """
     if len(values) != 2 or function not in _RING and function not in _COMPARISONS:
         return values

@@ -45,7 +45,7 @@ def maybe_mark_dynamic(tensor: torch.Tensor, index: Dims) -> None:
 
 
 def mark_static(tensor: torch.Tensor, index: Dims | None = None) -> type | None:
-    """These dimensions (all of them, by default) are constants, whatever `dynamic=` says.
+    """These dimensions (all of them, by default) are constants, whatever `dynamic=` is.
 
     Of a class of modules, which is returned: the numbers that its instances hold are constants.
     """

@@ -47,7 +47,7 @@ STATE = ("G_COUNT", "G_LIST", "G_TABLE", "Point", "Late", "default_grows", "G_ST
 
 
 class Endless(BaseException):
-    """No handler of a generated program catches it."""
+    """No handler of a generated program names it; an `__exit__` may suppress it."""
 
 
 def load(source: str) -> types.ModuleType:
@@ -136,15 +136,18 @@ def digits(most: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raises `Endless` in a program that uses more processor time; only the main thread can say so."""
+def limited(seconds: float) -> Iterator[list[Endless]]:
+    """Raises `Endless` in a program that uses more processor time, and lists it; only the main thread can say so."""
+    raised: list[Endless] = []
+
     def stop(number: int, frame: Any) -> None:
-        raise Endless(seconds)
+        raised.append(Endless(seconds))
+        raise raised[-1]
 
     before = signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
-        yield
+        yield raised
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
@@ -158,9 +161,11 @@ def compare(source: str) -> list[str]:
     linecache.cache[FILE] = (len(source), None, source.splitlines(True), FILE)
     stator.reset()
     try:
-        with limited(EAGER_SECONDS):
+        with limited(EAGER_SECONDS) as raised:
             eager = outcomes(source, identity)
     except (Endless, MemoryError):
+        return []
+    if raised:  # a context manager of the program has suppressed it
         return []
     captured = outcomes(source, compiled)
     found: list[str] = []

@@ -58,6 +58,8 @@ def test_the_shrinker_keeps_what_matters() -> None:
 def test_an_endless_program_has_nothing_to_compare() -> None:
     head = "def program(mat, vec, ivec, n, flag, items, table, point):\n"
     assert compare(PRELUDE + head + "    for i in items:\n        items.append(i)\n        del items[0]\n") == []
+    manager = "    with Slotted(8) as c:\n        for i in items:\n            items.append(i)\n            del items[0]\n    return len(items)\n"
+    assert compare(PRELUDE + head + manager) == []
 
 
 def test_a_run_survives_a_crash_and_a_hang(tmp_path: Path) -> None:

@@ -447,3 +447,24 @@ def test_unbound_locals_stay_unbound_over_a_break(fn) -> None:
     for subject in (fn, compiled, compiled):
         with pytest.raises(UnboundLocalError):
             subject(torch.ones(2))
+
+
+def test_hooks_of_a_dead_module_that_was_made_inside() -> None:
+    """A handle knows the table of its hooks by a weak reference; the module that holds the table is a dead local."""
+    def fn(x: torch.Tensor, early: bool) -> Any:
+        module = torch.nn.Sigmoid()
+
+        def remove(module: Any, args: Any) -> None:
+            handle.remove()
+
+        handle = module.register_forward_pre_hook(remove)
+        before = len(handle.hooks_dict_ref())
+        if early:
+            stator.graph_break()
+        y = module(x)
+        stator.graph_break()
+        return y, before, len(handle.hooks_dict_ref())
+
+    compiled = stator.compile(fn, backend="eager", options={"strict": True})
+    for early in (False, True, False):
+        assert picture(compiled(torch.ones(2), early)) == picture(fn(torch.ones(2), early))

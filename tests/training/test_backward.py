@@ -326,25 +326,6 @@ def one_gradient_of_two_leaves() -> World:
 
 
 @BROKEN
-def hooks_on_saved_tensors() -> World:
-    def step(x: Any, w: Any) -> Any:
-        w.exp().sum().backward()
-        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved * 2, lambda packed: packed):
-            made = (x * w * w).exp()
-        made.sum().backward()
-        return made
-    return with_weight(step)
-
-
-@BROKEN
-def anomaly_mode() -> World:
-    def step(x: Any, w: Any) -> Any:
-        with torch.autograd.detect_anomaly(check_nan=False):
-            (x * w).sum().backward()
-    return with_weight(step)
-
-
-@BROKEN
 def sparse_gradients() -> World:
     table = nn.Embedding(10, 4, sparse=True)
     return World(lambda index: table(index).sum().backward(), lambda i: (torch.tensor([1, i]),),
@@ -365,7 +346,6 @@ def nothing_to_differentiate() -> World:
 @pytest.mark.parametrize("make", BROKEN, ids=lambda make: make.__name__)
 def test_left_to_the_engine(make: Make, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
-    monkeypatch.setattr("warnings.warn", lambda *args, **kwargs: None)  # of anomaly mode
     causes = compare(make, 4, backend, 0.0 if backend == "eager" else 1e-5).causes
     assert causes and all("backward pass" in cause for cause in causes)
 

@@ -159,6 +159,41 @@ def tensors_made_of_tensors() -> World:
     return stepped(forward, a, b)
 
 
+# ---------------------------------------------------------------------- the CTC loss, whose kernel reads lengths
+
+
+def spoken(reduction: str, batched: bool = True) -> World:
+    weight = values(4, 5).requires_grad_()
+
+    def step(x: Any, targets: Any, lengths: Any, others: Any) -> Any:
+        weight.grad = None
+        logs = (x @ weight).log_softmax(-1)
+        loss = F.ctc_loss(logs, targets, lengths, others, reduction=reduction, zero_infinity=True)
+        loss.sum().backward()
+        return loss.detach()
+
+    def arguments(number: int) -> Any:
+        size = (2,) if batched else ()
+        lengths = torch.full(size, 6), torch.full(size, 1 + number % 2 if batched else 2)
+        return (values(6, *size, 4, seed=number), torch.ones((*size, 2), dtype=torch.int64) + number % 3, *lengths)
+    return World(step, arguments, lambda: (weight.detach(), weight.grad))
+
+
+@CAPTURED
+def ctc_loss() -> World:
+    return spoken("mean")
+
+
+@CAPTURED
+def ctc_losses_of_a_batch() -> World:
+    return spoken("none")
+
+
+@CAPTURED
+def ctc_loss_of_one_sequence() -> World:
+    return spoken("sum", batched=False)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", CAPTURED, ids=lambda make: make.__name__)
 def test_captured(make: Make, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,3 +313,19 @@ def test_a_write_to_what_a_checkpoint_does_not_save() -> None:
         assert torch.equal(eager.step(x), compiled(x))
         for left, right in zip(eager.parameters(), model.parameters(), strict=True):
             assert torch.equal(left.grad, right.grad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lengths_that_the_kernel_refuses(backend: str) -> None:
+    def make() -> World:
+        weight = values(4, 5).requires_grad_()
+
+        def step(x: Any, length: Any) -> Any:
+            logs = (x @ weight).log_softmax(-1)
+            loss = torch.ctc_loss(logs, torch.ones(1, 2, dtype=torch.int64), length, torch.tensor([2]))
+            loss.backward()
+            return loss.detach()
+        return World(step, lambda i: (values(6, 1, 4, seed=i), torch.tensor([9 if i == 2 else 6])),
+                     lambda: weight.grad)
+    report = compare(make, 4, backend, 0.0 if backend == "eager" else 1e-5)
+    assert "input_lengths" in str(report.of(events.EagerFallback))

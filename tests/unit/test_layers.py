@@ -72,7 +72,7 @@ def test_every_layer_exists():
         ({"stator.api": "from stator.cli import demo", "stator.cli.demo": ""}, "api imports cli"),
         ({"stator.guards.g": "import stator"}, "guards imports __init__"),
         ({"stator.report.text": "from stator.guards import g", "stator.guards.g": ""}, "events alone"),
-        ({"stator.heap.box": "from stator.report import text", "stator.report.text": ""}, "only api and cli"),
+        ({"stator.heap.box": "from stator.report import text", "stator.report.text": ""}, "only these may: __init__, __main__, api"),
         ({"stator.helpers": ""}, "says what it owns"),
         ({"stator.odd": "import stator.errors", "stator.errors": ""}, "is in no layer"),
         (

@@ -4,7 +4,7 @@ In: a captured graph without autograd boundaries.  Out: for each place between t
 nothing may be cut there.  Symbolic numbers that follow from inputs alone are computed first (`hoisted`) and belong to
 no piece.
 
-A view is told by the memory of its fake.  Layers that were replayed share the fakes of the first one, so the answer
+A view is known by the memory of its fake.  Layers that were replayed share the fakes of the first one, so the answer
 is taken from the first node of each content (`numbers`).
 """
 

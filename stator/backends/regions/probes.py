@@ -63,7 +63,7 @@ class Probes:
         return seen.found
 
     def gradients(self, node: fx.Node, given: fx.Node) -> int:
-        """How many gradients autograd adds up for one use of `given`; -1 where that cannot be told."""
+        """How many gradients autograd adds up for one use of `given`; -1 where that is unknown."""
         made, fakes = self.call(node)
         if made is None or given not in fakes:
             return -1
@@ -72,7 +72,7 @@ class Probes:
                    for function in functions for each, _ in function.next_functions)
 
     def is_cast(self, node: fx.Node, given: fx.Node) -> bool:
-        """Whether the operation works on a copy of `given` in another dtype; also where that cannot be told."""
+        """Whether the operation works on a copy of `given` in another dtype; also where that is unknown."""
         with torch.enable_grad(), torch_set_to(self.flow.states[self.flow.place[node]]):
             made, fakes = self.call(node)
         if made is None or given not in fakes:

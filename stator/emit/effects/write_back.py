@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from stator import _core, _hook
-from stator.breaks import Break
+from stator.breaks import Break, Strategy
 from stator.emit.effects.mode_stack import write_mode_stack
 from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.decimal_contexts import write_decimal_contexts
@@ -26,13 +26,13 @@ from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.heap import Heap
-from stator.heap.iterators.outside_iterators import advanced, exhausted
+from stator.heap.iterators.outside_iterators import WALKERS, advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
-from stator.heap.outside_changes import CLASSED, refuse_watched_deaths
+from stator.heap.outside_changes import CLASSED, is_changed, refuse_watched_deaths
 from stator.heap.pure_readers import bytes_of, default_factory_of, entries_of_class
 from stator.heap.raw_access import instance_dict, namespace_of, raw_members, slot_members, slot_values
 from stator.heap.shared_state import guard_two_names
-from stator.heap.tracker import ShadowKind, VariableTracker, is_current
+from stator.heap.tracker import ShadowKind, VariableTracker, is_current, untouched
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
 from stator.interp.objects.function_attributes import guard_distinct
@@ -61,6 +61,8 @@ def write_effects(build: Rebuilder) -> int:
         if writer is not None:
             writer(build, state, statements)
     effects = build.vm.effects
+    if any(is_changed(build.heap, each) for each in effects.deciding.values()):
+        raise Break("SB015", "output before changes that it would show", turn_off=Strategy.LATE_OUTPUT)
     replayed = [write_effect(build, effect) for effect in effects.noted]
     statements = replayed[:effects.early] + statements + replayed[effects.early:]
     for statement in statements:
@@ -137,7 +139,8 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
     to a position come last, an iterator before those it draws from."""
     kinds = {ShadowKind.PEEKABLE: 0, ShadowKind.ITERATOR: 2}
-    first, others, last = ([each for each in trackers if kinds.get(each.shape, 1) == kind] for kind in range(3))
+    first, others, last = ([each for each in trackers if kind == (
+        0 if type(each.standin) in WALKERS else kinds.get(each.shape, 1))] for kind in range(3))
     return first + others + last[::-1]
 
 
@@ -217,7 +220,9 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
 
 
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """Keys are told apart by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    """Keys are distinguished by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    if untouched(tracker.initial, tracker.standin):
+        return
     base_type: Any = collections.OrderedDict if is_a(tracker.standin, collections.OrderedDict) else dict
     initial = {id(key): (key, box) for key, box in tracker.initial.items()}
     values = {id(key): item for key, item in dict.items(tracker.standin)}
@@ -302,6 +307,8 @@ def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str])
     initial = tracker.initial_dict
     now = instance_dict(tracker.standin)
     assert initial is not None and now is not None
+    if untouched(initial, now):
+        return
     own = build.writer.constant(namespace_of, "vars")
     moved = put_back(list(initial), list(now))
     for name in initial:

@@ -125,7 +125,7 @@ def parts_of(value: Any) -> list[Any]:
         return [value.__func__, value.__self__]
     if cls is functools.partial:
         return [value.func, value.args, value.keywords]
-    if is_a(value, _HELD_ELSEWHERE):
+    if is_a(value, _HELD_ELSEWHERE[:-1]):  # a module that was made inside holds its hooks and parameters
         return []
     found: list[Any] = list((instance_dict(value) or {}).values())
     for base in (dict, list, tuple, set, frozenset, collections.deque):

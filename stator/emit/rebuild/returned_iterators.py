@@ -114,12 +114,7 @@ def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
     """Move the user's iterator to where the program left its stand-in."""
     standin, cls = tracker.standin, type(tracker.standin)
     if cls in outside_iterators.WALKERS:
-        left = outside_iterators.steps_left(standin)
-        if left != tracker.initial:
-            constant, name = build.writer.constant, build.outside(tracker.source)
-            out.append(f"{constant(outside_iterators.exhausted)}({name})" if left < 0 else
-                       f"{constant(walk_until)}({name}, {left})")
-        return
+        return _move_walker(build, tracker, out)
     now = reduced(standin)
     build.kept.append(now)
     if _same(tracker.initial, now):
@@ -145,6 +140,23 @@ def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
         raise Break("SB014", f"a {cls.__name__} from outside that was moved on")
 
 
+def _move_walker(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """Move an iterator of a dict, while the dict is as it was: of one that has changed it could not be moved."""
+    constant, place = build.writer.constant, _hook.walker_place(tracker.standin)
+    if place == tracker.initial:
+        return
+    name = build.outside(tracker.source)
+    if not place:
+        return out.append(f"{constant(_hook.end_iterator, 'end_iterator')}({name})")
+    steps = tracker.initial[1] - place[1]
+    if place[1] < 0 or abs(place[0] - tracker.initial[0]) != steps:
+        raise Break("SB014", "an iterator over a dict that gained or lost keys meanwhile")
+    if steps:
+        out.append(f"{constant(outside_iterators.advanced)}({name}, {steps})")
+    if place[2]:
+        out.append(f"{constant(_hook.spoil_walker, 'spoil_walker')}({name})")
+
+
 def _same(before: object, now: object) -> bool:
     """Whether the parts of an iterator are those of the start: numbers by value, objects by identity."""
     if type(before) is tuple and type(now) is tuple:
@@ -152,11 +164,6 @@ def _same(before: object, now: object) -> bool:
     if type(before) is type(now) and type(before) in (int, float, complex):
         return before == now
     return before is now
-
-
-def walk_until(iterator: Iterator[Any], left: int) -> None:
-    while operator.length_hint(iterator) > left:
-        next(iterator)
 
 
 def count_until(iterator: Iterator[Any], place: int, target: object) -> None:

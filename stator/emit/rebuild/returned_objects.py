@@ -123,7 +123,7 @@ def rebuild_holder(build: Rebuilder, value: object, cls: type) -> str | None:
 
 
 def _type_parameter(build: Rebuilder, value: object) -> str:
-    """[T: bound] and `type X = ...`: their parts are functions, computed when somebody asks."""
+    """[T: bound] and `type X = ...`: their parts are functions, computed at their first read."""
     _, name, values = build.vm.functions.type_parameters[id(value)]
     parts = ", ".join([build.value(part) for part in values])
     if id(value) in build.memo:  # it refers to itself through a cell, which built it already
@@ -251,7 +251,7 @@ def _new_module(cls: type[types.ModuleType]) -> types.ModuleType:
 
 
 def _context(build: Rebuilder, value: object) -> str:
-    """A context of torch's that has not been entered yet: one like any other."""
+    """A context of torch that has not been entered yet: one like any other."""
     if any(value is entered for entered, _ in build.vm.modes.functions_off_before):
         raise Break("SB007", f"a {type(value).__name__} that is on")
     return build.variable(value, "context", f"{build.writer.constant(type(value))}()")
@@ -367,10 +367,8 @@ def rebuild_class(build: Rebuilder, value: Any) -> str:
                                                  f"({', '.join(bases)},), {{{', '.join(first)}}})")
     store = writer.constant(type.__setattr__, "set_class_attribute")
     for key, entry in list(namespace.items()):
-        if key in _AUTOMATIC or key in taken or (
+        if key in _AUTOMATIC or key in taken or (key == "__doc__" and entry is None) or (
                 type(entry) is types.MemberDescriptorType and entry.__objclass__ is value):
-            continue
-        if key == "__doc__" and entry is None:
             continue
         writer.line(f"{store}({name}, {key!r}, {build.value(entry)})")
     return name

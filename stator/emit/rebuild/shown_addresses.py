@@ -17,7 +17,8 @@ def write_shown(build: Rebuilder, text: str) -> str | None:
     """An expression for a text with addresses of objects that leave; None for any other text."""
     shown = build.vm.identity.shown
     first = Strategy.ADDRESSES_AS_SHOWN in build.vm.turned_off
-    leaving = {f"{number:x}": value for number, value in shown.items() if first or number in build.memo}
+    leaving = {f"{number:x}": value for number, refer in shown.items()
+               if (first or number in build.memo) and (value := refer()) is not None}
     if not leaving or (found := re.split(f"({'|'.join(leaving)})", text))[1:] == []:
         return None
     if (known := build.memo.get(id(text))) is not None:
@@ -29,10 +30,10 @@ def write_shown(build: Rebuilder, text: str) -> str | None:
 
 def require_shown(build: Rebuilder) -> None:
     """Break where the residual makes an object whose address stands in one of its literals."""
-    for number, value in build.vm.identity.shown.items():
+    for number, refer in build.vm.identity.shown.items():
         texts = [*build.writer.lines, *(held for held in build.writer.names.values() if type(held) is str)]
         if number in build.memo and any(f"{number:x}" in text for text in texts):
-            raise Break("SB013", f"the address of a {type(value).__name__} in text, beside the object itself",
+            raise Break("SB013", f"the address of a {type(refer()).__name__} in text, beside the object itself",
                         turn_off=Strategy.ADDRESSES_AS_SHOWN)
 
 

@@ -1,6 +1,6 @@
 """Rebuild values.   a stand-in or fresh object of the trace  ->  an expression of the residual program
 
-Outside objects are what their sources say; tensors are graph outputs; fresh containers and instances are made
+Outside objects are read from their sources; tensors are graph outputs; fresh containers and instances are made
 anew, once per object (aliases stay aliases), allocated before they are filled where they refer to themselves.
 """
 
@@ -53,9 +53,10 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
+from stator.library.autograd.autograd_hooks import removed_handle
 from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
-from stator.library.torch.autograd_hooks import removed_handle
+from stator.library.torch.attention_records import FIELDS, PARAMETERS
 from stator.ranks.option_records import RECORDS, copy_options
 from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
 from stator.source import Drawn, Source
@@ -114,11 +115,13 @@ class Rebuilder:
         cls = type(value)
         if cls in CONSTANT_TYPES and value == value:
             if cls is int and value in self.vm.identity.addresses:
-                raise Break("SB007", "the address of a tuple that was made inside")
-            if cls is int and value in self.vm.identity.ids:  # the object will be another one, elsewhere
-                return f"id({self.value(self.vm.identity.ids[value])})"
-            if cls is int and value in self.vm.identity.hashes:
-                return f"hash({self.value(self.vm.identity.hashes[value])})"
+                raise Break("SB007", "the address of a tuple or a memo that was made inside")
+            if cls is int:  # the object will be another one, elsewhere
+                for name, noted in (("id", self.vm.identity.ids), ("hash", self.vm.identity.hashes)):
+                    if (refer := noted.get(value)) is not None:
+                        if (seen := refer()) is None:
+                            raise Break("SB007", f"the {name} of an object that was made inside, and let go")
+                        return f"{name}({self.value(seen)})"
             if cls is str and self.vm.identity.shown and (shown := write_shown(self, value)) is not None:
                 return shown
             text = self.scalar(value)
@@ -140,8 +143,8 @@ class Rebuilder:
             text = self.outside(self.heap.sources[id(value)])
         elif (source := self.heap.constants.source_of(value)) is not None:
             text = self.outside(source)
-        elif id(value) in self.heap.dicts.owners:
-            text = f"{self.writer.constant(namespace_of, 'vars')}({self.value(self.heap.dicts.owners[id(value)])})"
+        elif (refer := self.heap.dicts.owners.get(id(value))) is not None and (owner := refer()) is not None:
+            text = f"{self.writer.constant(namespace_of, 'vars')}({self.value(owner)})"
         elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places
             text = self.variable(value, "nan", self.scalar(value))
         else:
@@ -174,7 +177,7 @@ class Rebuilder:
             known = self.memo.get(id(node))
             if known is None:
                 with self.recorder.fake_mode:
-                    # Not torch.full, which asks for the number.
+                    # Not torch.full, which needs the number.
                     one = self.recorder.call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
                     boxed = self.recorder.call(torch.mul, (one, value), {})
                 known = self.memo[id(node)] = f"{self.method('item')}({self.tensor(boxed)})"
@@ -438,6 +441,8 @@ def as_class(tensor: torch.Tensor, cls: type) -> Any:
 set_attribute = object.__setattr__
 _MAKERS: dict[type, Callable[[Rebuilder, Any], str]] = {
     **dict.fromkeys(RECORDS, lambda self, value: f"{self.writer.held(copy_options)}({self.writer.held(value)})"),
+    PARAMETERS: lambda self, value: self.variable(value, "parameters", (
+        f"{self.writer.constant(PARAMETERS)}({', '.join([self.value(getattr(value, name)) for name in FIELDS])})")),
     types.CellType: Rebuilder.cell, functools.partial: Rebuilder.partial, collections.deque: Rebuilder.deque,
     slice: lambda self, value: f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})",
     torch.Size: lambda self, value: (

@@ -160,10 +160,9 @@ class SizesHold:
         self.marked = " and ".join(texts[symbol] for symbol in symbols if symbol in marked)
 
     def __call__(self, *sizes: int) -> str | None:
-        for holds, text in zip(self.relations, self.texts, strict=True):
-            if not holds(*sizes):
-                return f"{self.marked} is marked unbacked, and the graph was made for sizes such that {text}"
-        return None
+        broken = (text for holds, text in zip(self.relations, self.texts, strict=True) if not holds(*sizes))
+        return next((f"{self.marked} is marked unbacked, and the graph was made for sizes such that {text}"
+                     for text in broken), None)
 
 
 def made_for_others(unmet: str) -> Any:

@@ -44,9 +44,9 @@ from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settle_data
 from stator.interp.vm import VM
+from stator.library.autograd.backward import detach_consumed
 from stator.library.python.caches_and_locks import LockState, held_count
 from stator.library.python.random_states import saved_streams
-from stator.library.torch.backward import detach_consumed
 from stator.source import CallOf, Drawn, Local, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.

@@ -1,7 +1,7 @@
 """One instruction, run as plain Python.   BINARY_OP + on (a, b)  ->  (0, [a + b])
 
-The unsupported instruction of a graph break runs here, on real objects, between two captured segments.  The answer
-says by which exit control leaves the instruction (0: falls through, 1: jumps) and what it pushes.
+The unsupported instruction of a graph break runs here, on real objects, between two captured segments.  The outcome
+holds the exit by which control leaves the instruction (0: falls through, 1: jumps) and what it pushes.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class ResumePoint:
 
     def _leave(self, frames: list[native_step.NativeFrame], error: BaseException | None,
                invoke: object = None) -> tuple[Any, BaseException | None]:
-        """Run the innermost of `frames`, drop it, and tell its caller: a value, or the exception to raise there."""
+        """Run the innermost of `frames`, drop it, and give its caller a value, or the exception to raise there."""
         frame = frames.pop()
         outside = _handled_outside(frames, frame)
         pending = [] if error is None else [error]

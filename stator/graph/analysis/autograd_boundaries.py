@@ -25,7 +25,7 @@ _BOUNDARIES: set[Any] = set()
 BOUNDARY = "is_boundary"  # the key of the mark in the meta of a node at which a graph is cut for compilers
 BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
 _autograd: Any = torch._C._autograd
-# In-place operations whose derivatives do not ask what was there before.
+# In-place operations whose derivatives do not depend on the old value.
 _FORGETFUL = frozenset("""
     add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_
     index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
@@ -88,7 +88,7 @@ class WatchModule:
 
 @boundary
 def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors among a module's arguments, such that autograd tells when their gradients are there."""
+    """The tensors among a module's arguments, such that autograd calls back when their gradients are there."""
     return watch.setup_input_hook(given)  # type: ignore[no-untyped-call]
 
 

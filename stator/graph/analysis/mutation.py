@@ -93,7 +93,7 @@ class Signature:
         return found + self.statistics(args, kwargs) if self.schemas else found
 
     def statistics(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """Those that are updated though no schema says so."""
+        """Those that are updated though no schema declares it."""
         found = []
         for schema in self.schemas:
             given = dict(zip([argument.name for argument in schema.arguments], args, strict=False), **kwargs)
@@ -144,7 +144,7 @@ def output_names(func: object) -> set[str]:
 
 
 def declared_writes(func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor] | None:
-    """The tensors that a schema says are written to; None where there is no schema."""
+    """The tensors that a schema declares written; None where there is no schema."""
     signature = signature_of(func)
     if signature is None:
         found = normalised_statistics(func, args, kwargs)
@@ -294,7 +294,7 @@ def writes(node: fx.Node) -> bool:
 
 
 def written_by(node: fx.Node) -> list[fx.Node]:
-    """The nodes among its arguments that a node writes to: as recorded, or as the schema of its target says."""
+    """The nodes among its arguments that a node writes to: as recorded, or as the schema of its target declares."""
     places = node.meta.get(WRITTEN)
     if places is not None:
         given = given_nodes(node)

@@ -151,12 +151,9 @@ class Overlaps:
             if any(self._share(tensor, other) and may_overlap(tensor, other) for other in written[:number]):
                 return "an operation that writes twice to one memory"
         in_place = len(written) == 1 and (target == "copy_" or is_pointwise(target))
-        for tensor in written:
-            for other in read:
-                if self._share(tensor, other) and not (in_place and is_same(tensor, other)) \
-                        and may_overlap(tensor, other):
-                    return "an operation that reads the memory it writes to"
-        return ""
+        overlaps = any(self._share(tensor, other) and not (in_place and is_same(tensor, other))
+                       and may_overlap(tensor, other) for tensor in written for other in read)
+        return "an operation that reads the memory it writes to" if overlaps else ""
 
     def _share(self, a: object, b: object) -> bool:
         if type(a) is not FakeTensor or type(b) is not FakeTensor:

@@ -5,13 +5,15 @@ In: losses, leaves, hooks of modules as graphs; counts of infinite gradients.  O
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils.hooks import BackwardHook
 
-from stator.graph.analysis.autograd_boundaries import boundary
+from stator.graph.analysis.autograd_boundaries import AccumulateGrad, boundary, functions_behind
+from stator.host.hook_handles import handle_numbers_kept
 
 
 class NotFinite(RuntimeError):
@@ -35,6 +37,29 @@ def gradients_without_hooks(outputs: Any, inputs: Sequence[Any], *args: Any, **k
     finally:
         for hooks, functions in held:
             hooks.update(functions)
+
+
+def without_anomaly_mode() -> contextlib.AbstractContextManager[object]:
+    return torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else contextlib.nullcontext()
+
+
+def gradients_in_anomaly_mode(outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The same with a check for nan behind each function; autograd itself warns where the call is made again."""
+    functions = [each for each in functions_behind(outputs) if type(each) is not AccumulateGrad] \
+        if torch.is_anomaly_check_nan_enabled() else []
+    with without_anomaly_mode(), handle_numbers_kept():
+        handles = [each.register_hook(require_numbers) for each in functions]
+        try:
+            return gradients_without_hooks(outputs, *args, **kwargs)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+@torch.no_grad()
+def require_numbers(found: Sequence[torch.Tensor | None], _: object) -> None:
+    if any(each is not None and bool(each.isnan().any()) for each in found):
+        raise RuntimeError("stator assertion: a function of autograd returned nan, in anomaly mode")
 
 
 ModuleHookCall = tuple[BackwardHook, str, bool, Callable[..., Any], tuple[Any, ...], tuple[int, ...], int,
@@ -78,4 +103,4 @@ def gradients_beside_modules(outputs: object, inputs: Sequence[Any], seeds: obje
     return *found, *made
 
 
-GRADIENTS = (torch.autograd.grad, gradients_without_hooks, gradients_beside_modules)
+GRADIENTS = (torch.autograd.grad, gradients_without_hooks, gradients_beside_modules, gradients_in_anomaly_mode)

@@ -211,7 +211,7 @@ class InnerGraphModule(fx.GraphModule):
 
 
 class LateGraphModule(_LazyGraphModule):
-    """A graph module whose code is written when somebody asks for it."""
+    """A graph module whose code is written at its first read."""
 
     __jit_unused_properties__ = [*fx.GraphModule.__jit_unused_properties__, "code"]  # a backend may script it
 
@@ -245,7 +245,7 @@ def locate_errors(module: fx.GraphModule) -> None:
 
 
 def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = ()) -> None:
-    """Say of the nodes of inner graphs which operations they are part of, as torch's matchers of patterns ask."""
+    """Say of the nodes of inner graphs which operations they are part of, as torch's matchers of patterns need it."""
     for node in module.graph.nodes:
         if "call" in node.op:
             stack = (*within, (node.name, node.target))

@@ -9,34 +9,31 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch._C import _SDPBackend as SDPBackend
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 Layout = tuple[Any, ...]  # dtype, size, stride, device, requires_grad: as Propagation.tensor_key gives it
 Read = Callable[[FakeTensor], Layout]
 Accept = Callable[[Any, Read], Layout]
 Rule = Callable[[tuple[Any, ...], dict[str, Any], Read], Any]  # -> (None, layout) or (class, layouts) or None
 
-_FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 _INDICES = frozenset({torch.int32, torch.int64})
 _INTEGERS = frozenset({torch.int8, torch.int16}) | _INDICES
-_DEVICES = frozenset({"cpu", "cuda"})
+DEVICES = frozenset({"cpu", "cuda"})
 RULES: dict[int, tuple[Any, ...]] = {}  # by id, as what a program calls need not have a hash: function, its rules
 ARGUMENT = object()  # in the place of the class of a result: it is the argument of that number
 WRITTEN = object()  # the same of an argument that the call writes to once, and does not change otherwise
 _VIEWS = """reshape transpose permute unsqueeze squeeze flatten chunk unbind narrow select t movedim swapaxes split view
     expand unflatten"""
 _PLACES = frozenset({int, slice, type(None), type(...)})  # others copy
-NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
-_GATES = {id(torch.lstm): 4, id(torch.gru): 3, id(torch.rnn_tanh): 1, id(torch.rnn_relu): 1}
 
 
 class Unsure(Exception):
@@ -86,11 +83,11 @@ def filled(value: object, read: Read, dtypes: frozenset[torch.dtype], empty: boo
     """The layout of a tensor that has elements, of one of these dtypes."""
     require(type(value) is FakeTensor)
     found = read(value)  # type: ignore[arg-type]
-    require(found[0] in dtypes and found[3].type in _DEVICES and (empty or 0 not in found[1]))
+    require(found[0] in dtypes and found[3].type in DEVICES and (empty or 0 not in found[1]))
     return found
 
 
-def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> Layout:
+def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = FLOATS) -> Layout:
     """The layout of a tensor with elements, row by row."""
     found = filled(value, read, dtypes)
     require(found[2] == row_major(found[1]))
@@ -100,7 +97,7 @@ def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -
 def of_any(value: object, read: Read) -> Layout:
     """The layout of any tensor: that of a view does not depend on the device."""
     found = read(value)  # type: ignore[arg-type]
-    require(found[3].type in _DEVICES)
+    require(found[3].type in DEVICES)
     return found
 
 
@@ -143,7 +140,7 @@ def in_place(flag: int) -> Rule:
         require(given is not False)
         numbers = [*args[1:flag], *[value for name, value in kwargs.items() if name != "inplace"]]
         plain = given is True and len(args) <= flag + 1 and all([type(value) in (int, float) for value in numbers])
-        return (WRITTEN, 0) if plain and certain(args[0], read, _FLOATS) else None  # no other rule is for it
+        return (WRITTEN, 0) if plain and certain(args[0], read, FLOATS) else None  # no other rule is for it
     return rule
 
 
@@ -168,7 +165,7 @@ def binary(result: torch.dtype | None, dtypes: frozenset[torch.dtype]) -> Rule:
         require(len(args) == 2 and type(args[0]) is FakeTensor and not kwargs and same_place(*layouts))
         dtype, sizes = layouts[0][0], [reversed(layout[1]) for layout in layouts]
         require(all([type(value) is FakeTensor or type(value) is int and -2**31 <= value < 2**31
-                     or type(value) is float and dtype in _FLOATS for value in args]))
+                     or type(value) is float and dtype in FLOATS for value in args]))
         extents = [{*extents} - {1} for extents in zip_longest(*sizes, fillvalue=1)]
         require(extents and all([len(each) <= 1 for each in extents]))
         return made(result or dtype, tuple([max(each, default=1) for each in reversed(extents)]), layouts[0][3])
@@ -193,7 +190,7 @@ def linear(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     names = ("input", "weight", "bias")[len(args):]
     require(0 < len(args) < 4 and kwargs.keys() <= {*names})
     given = *args, *[kwargs.get(name) for name in names]
-    x, weight = filled(args[0], read, _FLOATS), dense(given[1], read)
+    x, weight = filled(args[0], read, FLOATS), dense(given[1], read)
     require(len(x[1]) == 2 or x[2] == row_major(x[1]))
     require(same_place(x, weight) and len(x[1]) >= 2 and len(weight[1]) == 2 and x[1][-1] == weight[1][1])
     _weights(x, read, (given[2], weight[1][:1]))
@@ -238,7 +235,7 @@ for _count, _function in enumerate((torch.conv1d, torch.conv2d, torch.conv3d), 1
 @rule_of(F.layer_norm)
 def layer_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(not kwargs and 2 <= len(args) <= 5 and type(args[1]) in (tuple, list))
-    x = filled(args[0], read, _FLOATS)
+    x = filled(args[0], read, FLOATS)
     (weight, bias, eps), tail = _options(args, None, None, 1e-5), tuple(args[1])
     require(tail and x[1][-len(tail):] == tail and type(eps) is float)
     _weights(x, read, (weight, tail), (bias, tail))
@@ -251,7 +248,7 @@ def group_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any
     x = dense(args[0], read)
     weight, bias, eps = _options(args, None, None, 1e-5)
     # Too few values in a group are an error.
-    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1])
+    require(len(x[1]) >= 3 and not x[1][1] % args[1] and type(eps) is float and 1 not in x[1][1:])
     _weights(x, read, (weight, x[1][1:2]), (bias, x[1][1:2]))
     return made(x[0], x[1], x[3])
 
@@ -323,17 +320,17 @@ def _named(names: str) -> Iterable[Callable[..., Any]]:
 
 
 _PLAIN = frozenset({int, float, bool, type(None), torch.dtype})
-_KEYWORDS = _PLAIN | {FakeTensor, tuple, list}
+_KEYWORDS = _PLAIN | {FakeTensor, tuple, list, str}
 _UNARY = """relu sigmoid tanh exp log sin cos sqrt rsqrt abs neg erf silu gelu hardswish hardsigmoid hardtanh relu6
     leaky_relu elu mish softplus"""
 _BINARY, _COMPARISONS = "add sub mul", "eq ne lt le gt ge"
-_NUMBERS, _BITS = _FLOATS | _INTEGERS, _INTEGERS | {torch.bool}
-_EVERY, _OF_FLOATS = partial(certain, dtypes=_NUMBERS | _BITS), partial(filled, dtypes=_FLOATS)
+_NUMBERS, _BITS = FLOATS | _INTEGERS, _INTEGERS | {torch.bool}
+_EVERY, _OF_FLOATS = partial(certain, dtypes=_NUMBERS | _BITS), partial(filled, dtypes=FLOATS)
 _EINSUM = torch.functional.einsum  # which permutes: strides of single elements are then in doubt
 # Names of kernels, the tensors that they take, types of numbers that they refuse or may refuse.
 _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
     (_OF_FLOATS, (complex,), "matmul bmm addmm baddbmm softmax mean sum einsum pad linear"),
-    (partial(certain, dtypes=_FLOATS), (complex,), f"{_UNARY} pow"),
+    (partial(certain, dtypes=FLOATS), (complex,), f"{_UNARY} pow"),
     (partial(certain, dtypes=_NUMBERS), (complex, bool), f"{_BINARY} {_COMPARISONS} div truediv maximum minimum"),
     (partial(certain, dtypes=_NUMBERS | _BITS, empty=True), (), "cat"),
     (_EVERY, (), "clone new_zeros new_ones new_full zeros_like ones_like full_like"),
@@ -342,12 +339,12 @@ _KERNELS: tuple[tuple[Accept, tuple[type, ...], str], ...] = (
     (partial(rows, dtypes=_NUMBERS | _BITS), (complex,), """logical_and logical_or logical_not where masked_fill sum any
         all amax amin max min cumsum stack repeat roll flip index_select tril triu"""),
     (partial(filled, dtypes=_NUMBERS | _BITS), (complex,), "gather"),  # laid out row by row, whatever it is given
-    (partial(dense, dtypes=_FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
+    (partial(dense, dtypes=FLOATS), (complex,), "avg_pool2d max_pool2d adaptive_avg_pool2d"),
 )
 for _function, _flag in ((F.relu, 1), (F.relu6, 1), (F.silu, 1), (F.mish, 1), (F.hardswish, 1), (F.hardsigmoid, 1),
                          (F.leaky_relu, 2), (F.elu, 2), (F.hardtanh, 3)):
     rule_of(_function)(in_place(_flag))
-for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div truediv", binary(None, _FLOATS)),
+for _names, _quick in ((_UNARY, unary), (_BINARY, binary(None, _NUMBERS)), ("div truediv", binary(None, FLOATS)),
                        (_COMPARISONS, binary(torch.bool, _NUMBERS)), ("mean sum", reduction)):
     rule_of(*_named(_names))(_quick)
 for _accept, _refused, _names in _KERNELS:
@@ -392,19 +389,26 @@ def interpolate(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> ob
 
 @rule_of(F.scaled_dot_product_attention)
 def attention(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> object:
-    """By the fused kernel for the CPU, where torch chooses it."""
+    """By the fused kernel for the CPU, or by products and softmax, as torch chooses."""
     require(len(args) == 3 and kwargs.keys() <= {"attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"})
-    layouts = [filled(value, read, _FLOATS) for value in args]
-    require(same_place(*layouts) and all([len(layout[1]) == 4 and 1 not in layout[1] for layout in layouts]))
+    layouts = [filled(value, read, FLOATS) for value in args]
+    require(same_place(*layouts) and all([len(layout[1]) == 4 and 1 not in layout[1][1:] for layout in layouts]))
+    # The stride of a batch of one counts in real kernels.
+    require(all([x[1][0] != 1 or x[2][0] == max(map(operator.mul, x[1][1:], x[2][1:])) for x in layouts]))
     require(not kwargs.get("enable_gqa") and type(kwargs.get("scale")) in (float, type(None)))
-    layouts += [filled(value, read, _FLOATS | {torch.bool}) for value in kwargs.values() if type(value) is FakeTensor]
+    layouts += [filled(value, read, frozenset({layouts[0][0], torch.bool})) for value in kwargs.values()
+                if type(value) is FakeTensor]
     require(all([layout[3] == _CPU for layout in layouts]))
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         real, given = ([torch.empty_strided(size, stride, dtype=dtype, device=device)
                         for dtype, size, stride, _, _ in layouts] for device in ("cpu", "meta"))
         options = {name: value for name, value in kwargs.items() if type(value) is not FakeTensor}
-        require(attempt(torch._fused_sdp_choice, *real, **options) == SDPBackend.FLASH_ATTENTION.value)
-        result = attempt(_FLASH, *given[:3])[0]
+        choice = attempt(torch._fused_sdp_choice, *real, **options)
+        if choice == SDPBackend.MATH.value:
+            result = attempt(torch._scaled_dot_product_attention_math, *given, **options)[0]
+        else:
+            require(choice == SDPBackend.FLASH_ATTENTION.value)
+            result = attempt(_FLASH, *given[:3])[0]
         return None, (result.dtype, tuple(result.shape), result.stride(), _CPU, False)
 
 
@@ -434,67 +438,3 @@ def item(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     require(all([type(part) in _PLACES or type(part) is FakeTensor and read(part)[1] and read(part)[0] in _INDICES
                  for part in parts]))  # others are masks, or numbers
     return _picked(args, kwargs, read)
-
-
-def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],
-                     kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Fakes like the results of a recurrent layer, without its steps; None where no rule is sure."""
-    gates = _GATES.get(id(function))
-    try:
-        return None if gates is None else _results_of_layer(gates, args, kwargs)
-    except Unsure:
-        return None
-
-
-def _results_of_layer(gates: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    given = dict(zip(NAMES, args, strict=False)) | kwargs
-    require(len(args) <= len(NAMES) and set(given) == set(NAMES))
-    sequence, weights, states = given["input"], given["params"], given["hx"] if gates == 4 else [given["hx"]]
-    flags = [given[name] for name in ("has_biases", "train", "bidirectional", "batch_first")]
-    require(all(type(flag) is bool for flag in flags) and type(given["num_layers"]) is int and given["num_layers"] >= 1
-            and all(type(each) in (list, tuple) for each in (states, weights)))
-    tensors = [sequence, *states, *weights]
-    require(all(type(each) is FakeTensor for each in tensors) and all(each.dim() == 3 for each in (sequence, *states)))
-    require(sequence.dtype in _FLOATS and sequence.device.type in _DEVICES and sequence.layout is torch.strided
-            and all((one.dtype, one.device, one.layout) == (other.dtype, other.device, other.layout)
-                    for one, other in pairwise(tensors)) and not torch.is_autocast_enabled(sequence.device.type))
-    ways = 2 if given["bidirectional"] else 1
-    layers = given["num_layers"] * ways
-    batch, time = (0, 1) if given["batch_first"] else (1, 0)
-    hidden, width = states[-1].size(2), states[0].size(2)  # the state that is kept, and the one that is handed on
-    sizes: list[tuple[Any, ...]] = []  # of all weights, layer by layer and way by way
-    for number in range(layers):
-        sizes += [(gates * hidden, sequence.size(2) if number < ways else width * ways), (gates * hidden, width)]
-        sizes += [(gates * hidden,), (gates * hidden,)] if given["has_biases"] else []
-        sizes += [(width, hidden)] if gates == 4 and not _same(hidden, width) else []
-    sizes += [(layers, sequence.size(batch), state.size(2)) for state in states]
-    require(_same([tuple(each.shape) for each in (*weights, *states)], sizes)
-            and all(statically_known_true(sequence.size(dim) >= 1) for dim in (0, 1)))
-    made = LayerResults.apply(  # type: ignore[no-untyped-call]
-        (sequence.size(time), sequence.size(batch), width * ways), [tuple(state.shape) for state in states],
-        sequence, *states, *weights)
-    return (made[0].transpose(0, 1) if given["batch_first"] else made[0], *made[1:])
-
-
-def _same(one: Any, other: Any) -> bool:
-    if type(one) in (list, tuple):
-        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
-    return one is other or statically_known_true(one == other)
-
-
-class LayerResults(torch.autograd.Function):
-    """New tensors that want gradients if one of the arguments does."""
-
-    @staticmethod
-    def forward(ctx: Any, size: Sequence[int], ends: Sequence[Any], sequence: torch.Tensor, *others: torch.Tensor
-                ) -> tuple[torch.Tensor, ...]:
-        ctx.save_for_backward(sequence)
-        ctx.given = [(each.shape, each.requires_grad) for each in (sequence, *others)]
-        return (sequence.new_empty(size), *[sequence.new_empty(end) for end in ends])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: object) -> tuple[torch.Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise NotImplementedError("twice through a recurrent layer")
-        sequence, = ctx.saved_tensors
-        return None, None, *[sequence.new_empty(shape) if wanted else None for shape, wanted in ctx.given]

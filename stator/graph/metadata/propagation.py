@@ -91,7 +91,8 @@ class Propagation:
     def __init__(self, fake_mode: FakeTensorMode, enabled: bool = True) -> None:
         self.fakes = Fakes(fake_mode)
         self.enabled = enabled
-        self.metas: dict[int, Any] = {}  # id(fake) -> its key; the recorder keeps the fakes alive
+        self.metas: dict[int, Any] = {}  # id(fake) -> its key
+        self.kept: list[FakeTensor] = []  # those of `metas`: a gradient is in no node where a copy takes its place
         self.bases: dict[int, list[Any]] = {}  # memory of a remembered view -> the view, its writes so far, its base
         self.served = 0
         self.saves = False  # whether autograd may have saved tensors
@@ -126,10 +127,11 @@ class Propagation:
         return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), kernels, *parts)
 
     def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        """Metadata of a plain dense tensor, requires_grad last; a first item of None says that it is not one."""
+        """Metadata of a plain dense tensor, requires_grad last; a first item of None: it is not one."""
         found = self.metas.get(id(fake))
         if found is None:
             found = self.metas[id(fake)] = self._tensor_key(fake)
+            self.kept.append(fake)
         return found
 
     def alike(self, fake: FakeTensor) -> FakeTensor:
@@ -161,7 +163,7 @@ class Propagation:
         raise Unkeyed
 
     def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
-        """Metadata of a plain dense tensor; a first item of None says that it is not one."""
+        """Metadata of a plain dense tensor; a first item of None: it is not one."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
             if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided \
                     or fake.constant is not None and fake.numel() or fake.is_conj() or fake.is_neg() \
@@ -238,6 +240,7 @@ class Propagation:
         dtype, size, stride, device, _ = spec
         fake = self.fakes.make(size, stride, dtype, device, False)
         self.metas[id(fake)] = spec
+        self.kept.append(fake)
         return fake
 
     def learn(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -287,7 +290,7 @@ class Propagation:
                 if self.served:
                     with torch._C.DisableTorchFunction():  # or the tracer's own mode would read the metadata now
                         wants_grad = value.requires_grad
-                    if wants_grad:
+                    if wants_grad and not self.metas.get(id(value), (False,))[-1]:  # and did not before, as a parameter
                         raise ExactNeeded
                     if self.bases:
                         self._count_writes(value)

@@ -33,18 +33,19 @@ from stator.graph.metadata.layout_rules import (
 
 _ARITHMETIC = """add sub mul div clamp clamp_min clamp_max pow neg abs relu sigmoid tanh exp log sqrt rsqrt floor_divide
     remainder __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ iadd isub imul itruediv ifloordiv"""
+_ACTIVATIONS = "hardswish hardsigmoid hardtanh relu6 silu mish elu leaky_relu"
 _TRUTHS = "bitwise_and bitwise_or bitwise_not __iand__ __ior__ iand ior"
 _EVERY = "copy masked_fill zero fill logical_and logical_or logical_not"
 
 
 def _named(names: str) -> dict[int, object]:
-    found = [getattr(torch.Tensor, f"{name}_", None) or getattr(torch.Tensor, name, None) or getattr(operator, name)
-             for name in names.split()]
+    found = [getattr(torch.Tensor, f"{name}_", None) or getattr(torch._C._nn, f"{name}_", None)
+             or getattr(torch.Tensor, name, None) or getattr(operator, name) for name in names.split()]
     return {id(each): each for each in found}
 
 
-_OF_NUMBERS, _OF_TRUTHS = _named(_ARITHMETIC), _named(_TRUTHS)
-_WRITES = _OF_NUMBERS | _OF_TRUTHS | _named(_EVERY)
+_OF_NUMBERS, _OF_TRUTHS, _OF_FRACTIONS = _named(_ARITHMETIC), _named(_TRUTHS), _named(_ACTIVATIONS)
+_WRITES = _OF_NUMBERS | _OF_TRUTHS | _OF_FRACTIONS | _named(_EVERY)
 _DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int32,
                      torch.int64, torch.bool})
 _NUMBERS = frozenset({int, float, bool, type(None)})
@@ -66,6 +67,7 @@ def foresee_write(func: Callable[..., object], args: tuple[Any, ...], kwargs: di
             dtypes = {each[0] for each in layouts}
             require(id(func) not in _OF_NUMBERS or _fit(dtypes, {*map(type, args)}, layouts[0][0]))
             require(id(func) not in _OF_TRUTHS or dtypes == {torch.bool})
+            require(id(func) not in _OF_FRACTIONS or layouts[0][0].is_floating_point)
             require(attempt(func, *given, **kwargs) is written)
             assert isinstance(written, torch.Tensor)
             require(written._version == 1 and (tuple(written.shape), written.stride()) == layouts[0][1:3])

@@ -25,7 +25,7 @@ from stator.graph.analysis import mutation
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
-from stator.graph.metadata.layout_rules import results_of_layer
+from stator.graph.metadata.recurrent_layers import results_of_layer
 from stator.graph.record import refused_operations as refused
 from stator.graph.record.input_recorder import InputRecorder
 from stator.graph.record.item_layouts import require_known_strides

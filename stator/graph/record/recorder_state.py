@@ -77,7 +77,7 @@ class Region:
     tangents: bool = False  # whether the trace is at a level of forward-mode differentiation
     under_hooks: bool = False  # whether the trace is where the program has pushed hooks on saved tensors
     function_modes: list[Any] = field(default_factory=list)  # the program's that are on
-    asking: bool = False  # whether an operation was begun in order to ask them
+    asking: bool = False  # whether an operation was begun to call them
 
 
 @dataclass(slots=True, eq=False)

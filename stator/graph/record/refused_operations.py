@@ -200,7 +200,7 @@ def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any])
         try:
             first = _Trial(func, args, kwargs, 0)
             second = _Trial(func, args, kwargs, 1, first.kept)
-        except Exception:  # of the kernel, and perhaps of the values: the graph will tell
+        except Exception:  # of the kernel, and perhaps of the values: known when the graph runs
             return f"{name} with an out=, which was not observed"
         if first.foreseen not in (None, first.layouts):
             raise Break("SB017", f"{name}, whose rule for fake tensors gives out= another layout")

@@ -64,8 +64,7 @@ class _Symbols(SymbolNodes):
         hint = self.shape_env.backed_var_to_val.get(symbol)
         make: Any = self.shape_env.create_symintnode if symbol.is_integer else self.shape_env.create_symfloatnode
         kind = int if symbol.is_integer else float
-        number = make(symbol, hint=None if hint is None else kind(hint))
-        return self.part.lift(number)
+        return self.part.lift(make(symbol, hint=None if hint is None else kind(hint)))
 
 
 class Subgraph:

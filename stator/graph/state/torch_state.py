@@ -51,7 +51,7 @@ def anomaly_mode() -> tuple[bool, bool]:
 
 
 def determinism() -> tuple[bool, bool, bool | None]:
-    """Deterministic algorithms, whether they only warn, and what torch.use_deterministic_algorithms tells Inductor."""
+    """Deterministic algorithms, whether they only warn, and what the switch for both sets in Inductor."""
     config = sys.modules.get("torch._inductor.config")
     return (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
             None if config is None else config.deterministic)

@@ -82,9 +82,8 @@ class InputItems:
         try:
             with torch._C.DisableTorchFunction():
                 if any([size != 1 for size in fake.shape]) \
-                        or any([self._operand(each, inputs.append) is None for each in operands]):
-                    return None
-                if not inputs or not all(map(self.may_open, inputs)) or self.known.slice_of(node)[1]:
+                        or any([self._operand(each, inputs.append) is None for each in operands]) \
+                        or not inputs or not all(map(self.may_open, inputs)) or self.known.slice_of(node)[1]:
                     return None
                 left, right = (self._operand(each, None) for each in operands)
         except NotKnown:

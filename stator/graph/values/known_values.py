@@ -1,4 +1,4 @@
-"""Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
+"""Values that a guard can fix.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
 
 In: a node whose value the program needs now.  Out: that value, where it is computed from constants, small integer
 inputs and single floats of modules, whose contents become a guard; UNKNOWN where another parameter, a float input or a
@@ -152,7 +152,7 @@ class KnownValues:
         return node if type(node) is not fx.Node else self._value(node)
 
     def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of an operation, with constants for the data-dependent numbers that guards can promise."""
+        """The arguments of an operation, with constants for the data-dependent numbers that guards can fix."""
         free: set[sympy.Symbol] = set()
 
         def collect(leaf: Any) -> None:
@@ -364,7 +364,7 @@ def is_small(tensor: torch.Tensor) -> bool:
 
 
 def _alias_ancestors(node: fx.Node) -> set[fx.Node]:
-    """Nodes that may share memory with what a node writes to: views keep the dtype, or say that they change it."""
+    """Nodes that may share memory with what a node writes to: views keep the dtype, or change it by name."""
     return reached(written_by(node), lambda step: [each for each in step.all_input_nodes
                                                    if "view" in str(step.target) or _dtypes(each) & _dtypes(step)])
 

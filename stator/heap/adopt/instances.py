@@ -1,4 +1,4 @@
-"""Adopt instances of a user's class.   config  ->  a shell of its class, its dict, slots and container part boxed
+"""Adopt instances of user-defined classes.   config  ->  a shell of its class, its dict, slots and container part boxed
 
 In: an object and where it was read.  Out: a stand-in made without running the class's code.
 """

@@ -173,8 +173,7 @@ class Arrays:
         self.heap.faces.add_copy(tracker)
         numpy.copyto(root, tracker.original)
         expected = tracker.original.copy(order="C")
-        place = CallOf(SAME_CONTENTS, (tracker.source, Pinned(expected)))
-        self.heap.guard(place, Kind.FRESH_CALL, True)
+        self.heap.guard(CallOf(SAME_CONTENTS, (tracker.source, Pinned(expected))), Kind.FRESH_CALL, True)
         tracker.exposed = True
         if not tracker.original.flags.writeable:
             root.flags.writeable = False

@@ -11,7 +11,6 @@ import dataclasses
 import datetime
 import decimal
 import functools
-import gc
 import types
 import weakref
 from typing import Any
@@ -22,7 +21,7 @@ from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.decimal_state import adopt_decimal_context, same_thread_context
 from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
-from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
+from stator.heap.pure_readers import DICT_VIEWS, bytes_of, has_dict, mapping_behind, referent_of
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.host.value_kinds import BUILTIN_METHOD, is_a, mro_of
@@ -42,7 +41,7 @@ def holder_adopters(heap: Heap) -> dict[type, Any]:
             **{cls: functools.partial(adopter, heap) for cls, adopter in found.items()}}
 
 
-# Objects of the standard library that only their identity tells apart, which native code compares by `is`.
+# Objects of the standard library that only their identity distinguishes, which native code compares by `is`.
 SENTINELS = frozenset({
     type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     dataclasses._FIELD_BASE,  # type: ignore[attr-defined]
@@ -103,11 +102,6 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     if has_dict(value):
         fill_attributes(heap, tracker)
     return standin
-
-
-def has_dict(value: functools.partial[object]) -> bool:
-    """A pure reader for guards: whether a partial has a `__dict__`, which a read would make; C unfolds others."""
-    return sum(type(part) is dict for part in gc.get_referents(value)) > 1
 
 
 @recorded

@@ -96,7 +96,7 @@ def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
 
 
 def refuse_unsettled(value: object, cls: type, args: tuple[Any, ...]) -> None:
-    """Break at what `__reduce__` does not tell, or could not be written back."""
+    """Break at what `__reduce__` leaves out, or could not be written back."""
     if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
         raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
     if cls is itertools.groupby and reduced(value)[2] is not None:  # its last group is invalid once it moves
@@ -217,7 +217,8 @@ def adopt_walker(heap: Heap, value: object, source: Source) -> Any:
         if len(keys) != len(initial) or not all(map(operator.is_, keys, initial)):  # CPython counts them, too
             raise Break("SB014", f"a {cls.__name__} from outside, over a dict that was changed")
         standin = advanced(start(shadow), len(container) - left)
-    heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR, steps_left(standin))).type_guarded = True
+    place = _hook.walker_place(standin)
+    heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR, place)).type_guarded = True
     return standin
 
 
@@ -229,11 +230,6 @@ def is_at_end(walker: object) -> bool:
         return not reduced(walker)[1][0]
     except RuntimeError:  # dictionary changed size during iteration
         return False
-
-
-def steps_left(walker: object) -> int:
-    """How many items a dict's iterator still has; -1 when it has dropped its dict."""
-    return -1 if container_behind(walker) is None else operator.length_hint(walker)
 
 
 def advanced(iterator: Iterator[Any], steps: int) -> Iterator[Any]:

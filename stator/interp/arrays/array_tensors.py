@@ -4,7 +4,7 @@
     np.sin  ->  torch.sin;  np.median  ->  torch._numpy's median
 
 An array made inside the trace becomes a literal in the graph; where the tensor shares its memory, the array is a name
-for that tensor.  Functions of which torch gives other values or promises less are left out.
+for that tensor.  Functions of which torch gives other values or guarantees less are left out.
 """
 
 from __future__ import annotations

@@ -111,9 +111,8 @@ def _plain(vm: VM, value: Any) -> Any:
             raise Break("SB005", "an array of Python objects")
         vm.heap.arrays.expose(value)
         return value
-    if cls in _PLAIN or is_a(value, numpy.dtype):
-        return value
-    if is_a(value, type) and (issubclass(value, numpy.generic) or value in _NUMBERS or value is numpy.ndarray):
+    if cls in _PLAIN or is_a(value, numpy.dtype) or is_a(value, type) and (
+            issubclass(value, numpy.generic) or value in _NUMBERS or value is numpy.ndarray):
         return value
     if cls is slice:
         return slice(*[_plain(vm, part) for part in (value.start, value.stop, value.step)])

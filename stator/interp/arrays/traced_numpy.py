@@ -118,9 +118,8 @@ def _shown(vm: VM, value: Any) -> Any:
         if value.dtype.kind not in "biufc":
             raise Break("SB005", f"an array of {value.dtype} beside the memory of a tensor")
         return value
-    if cls in SCALARS or cls in CONSTANT_TYPES or cls is numpy.ufunc or is_a(value, numpy.dtype):
-        return value
-    if is_a(value, type) and (issubclass(value, numpy.generic) or value in _CLASSES):
+    if cls in SCALARS or cls in CONSTANT_TYPES or cls is numpy.ufunc or is_a(value, numpy.dtype) \
+            or is_a(value, type) and (issubclass(value, numpy.generic) or value in _CLASSES):
         return value
     if cls is slice:
         return slice(*[_shown(vm, part) for part in (value.start, value.stop, value.step)])
@@ -329,13 +328,12 @@ def _operand(vm: VM, ufunc: Any, value: Any, dtype: numpy.dtype, place: int) -> 
         if place == 1 and id(ufunc) in array_tensors.TAKES_NUMBERS and target in _EXACT_NUMBERS:
             return dtype.type(number).item()
         return torch.tensor(dtype.type(number).item(), dtype=target)
-    if cls in _CONTAINERS:
-        if concerns(vm, value):
-            tensor = _stacked(vm, value).tensor
-        else:
-            tensor = torch.tensor(numpy.asarray(value).tolist(), dtype=target)
-    else:
+    if cls not in _CONTAINERS:
         tensor = _tensor(vm, value)
+    elif concerns(vm, value):
+        tensor = _stacked(vm, value).tensor
+    else:
+        tensor = torch.tensor(numpy.asarray(value).tolist(), dtype=target)
     return tensor if tensor.dtype == target else tensor.to(target)
 
 

@@ -37,7 +37,7 @@ CONTAINERS: tuple[type, ...] = (tuple, list, dict)
 
 
 class Refused(Exception):
-    """The branch is left to the ordinary break; the text says why."""
+    """The branch is left to the ordinary break; the text is the reason."""
 
 
 @dataclass

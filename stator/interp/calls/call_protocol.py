@@ -204,7 +204,7 @@ def sync(vm: VM, begin: Any) -> Any:
 
 
 def call_sync(vm: VM, fn: object, args: Iterable[Any], kwargs: dict[str, Any] | None = None) -> Any:
-    """Call and wait; a break inside is a break before the instruction that asked."""
+    """Call and wait; a break inside is a break before the instruction that called."""
     return vm.sync(lambda: vm.call(fn, args, kwargs))
 
 

@@ -43,7 +43,7 @@ def refuse(what: str) -> Break:
 
 
 def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: object) -> bool:
-    """Do a call that the innermost mode is asked about; False where the call is none of its business."""
+    """Make a call that the innermost mode handles; False where the call is none of its business."""
     cls = type(fn)
     if cls is types.MethodType:
         return False
@@ -68,7 +68,7 @@ def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: object) -> bool:
 
 
 def take_subclass(vm: VM, fn: object, args: Any, kwargs: Any, cont: Continuation | None) -> bool:
-    """Make a call that the interpreter handles itself, and about which the class of a tensor is asked."""
+    """Make a call that the interpreter handles itself, and which the class of a tensor handles."""
     if type(fn) is types.MethodType:
         return False
     descriptor, receiver = receiver_split(fn) if type(fn) in C_CALLABLES else (fn, None)
@@ -127,7 +127,7 @@ def ask(vm: VM, func: Any, kinds: object, args: Any, rest: tuple[Any, ...]) -> A
             answer = _ask_mode(vm, func, kinds, args, rest, given) if vm.modes.active else NotImplemented
             if answer is NotImplemented:
                 objects = overriding(vm, given)
-                if not objects and not vm.modes.active:  # inside a function of torch's: an operation on other tensors
+                if not objects and not vm.modes.active:  # inside a function of torch: an operation on other tensors
                     return vm.torch_call(func, args, rest[0] if rest else None)
                 answer = ask_objects(vm, func, args, rest, objects)
     except Raised as raised:
@@ -172,7 +172,7 @@ def _seen_types(vm: VM, func: Callable[..., Any], kinds: Any, given: Any) -> tup
 
 
 def _asks_modes(descriptor: object) -> bool | None:
-    """Whether torch asks a mode about a function; None where that depends on its arguments."""
+    """Whether torch calls a mode for a function; None where that depends on its arguments."""
     row = ROWS.get(id(descriptor))
     return False if id(descriptor) in UNASKED else None if row is None else row.asks_modes
 

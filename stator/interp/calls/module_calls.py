@@ -106,9 +106,8 @@ class ModuleCalls:
         for scope in self.scopes:
             if scope.overlay or scope.shadow is not None:
                 return None
-        for table in self.tables:
-            if table:
-                return None
+        if any(self.tables):
+            return None
         for value in (*args, *kwargs.values()) if kwargs else args:
             if type(value) is Box:
                 return None
@@ -143,11 +142,9 @@ class ModuleCalls:
         heap = vm.heap
         tracker = heap.by_standin.get(id(module))
         own = None if tracker is None or tracker.shape is not ShadowKind.OBJECT else instance_dict(module)
-        if tracker is None or own is None or tracker.initial_dict is None:
+        if tracker is None or own is None or tracker.initial_dict is None \
+                or any(name in own or name in tracker.initial_dict for name in _ABSENT):
             return False
-        for name in _ABSENT:
-            if name in own or name in tracker.initial_dict:
-                return False
         boxes: list[Box] = []
         for name in _TABLES:
             box = own.get(name)

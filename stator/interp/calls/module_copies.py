@@ -46,7 +46,7 @@ def declare(fn: object) -> bool:
         return _declare_pairs([pair for known in _same_types(owner) for pair in _type_pairs(owner, known)])
     assert isinstance(module, types.ModuleType)
     if not _originals:
-        _originals.update(_hook.definitions([*sys.modules.values()]))
+        _originals.update(_hook.definitions(sys.modules))
     original = _originals.get(_definition(module) or 0)
     if original is None or original is module:
         return False

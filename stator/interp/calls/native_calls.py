@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,14 +34,15 @@ from stator.interp.machine import program_of
 from stator.interp.noted_effects import WARNING_TYPES, call_heard
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.function_attributes import refuse_renamed
-from stator.interp.objects.object_texts import note_addresses, text_of_outside, with_originals
+from stator.interp.objects.object_texts import note_addresses, text_of_outside
+from stator.interp.objects.process_facts import with_originals
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
 from stator.native.rows_declare import ROWS
 from stator.native.table import NO_RECEIVER, NativeClass, Row, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread, unread_text
 from stator.source import Attr, Index, Pinned, root_of
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
@@ -51,6 +52,9 @@ _SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
     "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
 ).split()) + ("keys", "items", "__missing__")
 _MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
+_OF_NUMBERS: Mapping[int, Callable[[object], str | int]] = {
+    id(vars(cls)[f"__{function.__name__}__"].__code__): function for function in (repr, hash)
+    for cls in (torch.SymInt, torch.SymFloat, torch.SymBool)} | dict.fromkeys((id(unread_text.__code__),), repr)
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
@@ -177,7 +181,7 @@ def call_own(vm: VM, function: Callable[..., object], args: tuple[Any, ...], con
 
 
 def is_python_iterable(vm: VM, value: object) -> bool:
-    """Whether running through `value` runs Python code; of no use to who asks for its length first."""
+    """Whether running through `value` runs Python code; False for sized iterables: C reads their length first."""
     cls = type(value)
     if cls is types.GeneratorType:
         return id(value) in vm.generators
@@ -342,6 +346,8 @@ def place_in_table(vm: VM, tensor: FakeTensor) -> int:
 
 def intercepted(vm: VM, func: types.FunctionType, args: tuple[Any, ...], closure: object = None) -> Any:
     """The PEP 523 hook: C code entered a Python function while tracing."""
+    if args and (asked := _OF_NUMBERS.get(id(func.__code__))) is not None and type(args[0]) in SYMBOLIC:
+        return asked(specialise(args[0], f"{asked.__name__}()"))  # inside an object of C code: operator.itemgetter(n)
     if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and func.__code__.co_filename.startswith(_TORCH):
         return _hook.RUN_ALL
     if func.__code__ is _TENSOR_HASH and type(args[0]) is FakeTensor:

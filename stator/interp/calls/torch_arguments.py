@@ -103,7 +103,7 @@ def plain_argument(vm: VM, value: Any, number_of: Callable[[Any], Any]) -> Any:
     if cls is slice:
         return slice(*[plain_argument(vm, part, number_of) for part in (value.start, value.stop, value.step)])
     if is_a(value, numpy.number) and cls is not numpy.longdouble and cls is not numpy.clongdouble:
-        return value.item()  # torch's parser takes it for a number of Python's; not so numpy.bool
+        return value.item()  # torch's parser takes it for a Python number; not so numpy.bool
     if is_a(value, (type, int, torch.nn.Module, torch.Tensor)):  # a tensor is one to torch, whatever its class
         return value
     method = find(vm, cls, "__index__")

@@ -320,7 +320,7 @@ def code_of(generator: Any) -> types.CodeType:
 
 
 class Generators(dict[int, Any]):
-    """The interpreted bodies of generators, by id of the object; one from outside is adopted when first asked for."""
+    """The interpreted bodies of generators, by id of the object; one from outside is adopted at its first read."""
 
     def __init__(self, vm: VM) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def quotient(vm: VM, dividend: object, divisor: Any) -> Any:
 
 
 def power(vm: VM, base: Any, exponent: Any) -> Any:
-    """A power of floats, one of them a constant; MISSING where nothing can be promised of it."""
+    """A power of floats, one of them a constant; MISSING where nothing is known of it."""
     if type(base) not in SYMBOLIC and 0 < base <= 1:
         if base < 1:
             promise(vm, operator.ge, exponent, math.log(sys.float_info.max) / math.log(base), _RANGE)

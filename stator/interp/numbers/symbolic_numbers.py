@@ -133,7 +133,7 @@ def item_of(vm: VM, tensor: FakeTensor) -> Any:
 
 
 def index_of(vm: VM, tensor: FakeTensor) -> Any:
-    """The number that a tensor is where C code asks it for its `__index__`."""
+    """The number that a tensor is where C code calls its `__index__`."""
     refuse_patched(vm, "__index__")
     with torch._C.DisableTorchFunction():
         count, dtype = tensor.numel(), tensor.dtype

@@ -67,7 +67,7 @@ def is_known_member(vm: VM, member: object) -> bool:
 
 
 class FallbackGetattr(Continuation):
-    """After a Python `__getattribute__`: on AttributeError, ask `__getattr__`."""
+    """After a Python `__getattribute__`: on AttributeError, call `__getattr__`."""
 
     __slots__ = ("obj", "name", "cont")
 
@@ -356,7 +356,7 @@ def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
 
 
 def makes_annotations(vm: VM, cls: type) -> bool:
-    """Whether a class from outside has no annotations until somebody asks: then it gets a new dict, before 3.14."""
+    """Whether a class from outside has no annotations until their first read: then it gets a new dict, before 3.14."""
     if id(cls) in vm.fresh or not is_mutable_class(cls) or hasattr(type, "__annotate__"):
         return False
     overlay = vm.classes.overlays.get(cls, {})
@@ -408,7 +408,7 @@ class TensorSuper:
 
 
 def load_super_attr(vm: VM, proxy: Any, name: str, cont: Continuation | None) -> None:
-    """super(): the MRO of the object's class, after the class that asks."""
+    """super(): the MRO of the object's class, after the class that calls it."""
     start, obj, obj_type = [vars(TensorSuper if type(proxy) is TensorSuper else super)[member].__get__(proxy)
                             for member in TensorSuper.__slots__]  # of a proxy for a proxy, its own
     if obj_type is not None and name != "__class__":

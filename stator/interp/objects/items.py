@@ -11,6 +11,7 @@ import torch
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator._core import asks_keys
 from stator.breaks import Break
 from stator.code.opcodes_since_314 import NOT_A_CONTAINER
 from stator.guards.guard import Kind
@@ -67,7 +68,7 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
             value = raising(operator.getitem, obj, key)
             return vm.give(value.force() if type(value) is Box else value, cont)
     elif cls is dict:
-        if type(key) is str or type(key) is int:
+        if (type(key) is str or type(key) is int) and not asks_keys(obj, key):
             value = read_dict(vm, obj, key)
             if value is MISSING:
                 raise Raised(KeyError(key))
@@ -98,7 +99,7 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
         find(vm, type(obj), "__missing__")  # a guard: C code may call it
     if tracker is not None:
         if tracker.shape is ShadowKind.DICT:
-            if type(key) in operators.SCALARS:
+            if type(key) in operators.SCALARS and not asks_keys(obj, key):
                 if key not in tracker.initial:
                     heap.guard(tracker.source, Kind.ABSENT, key)
             else:
@@ -119,6 +120,8 @@ def _subscript_class(vm: VM, cls: type, key: object, cont: Continuation | None) 
     bound = None if hook is MISSING else vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"))
     if bound is None:  # None in a class hides what it would inherit
         raise Raised(TypeError(f"type '{name_in_errors(cls)}' is not subscriptable"))
+    if type(hook) is types.ClassMethodDescriptorType:  # an alias is compared, hashed and shown by C code
+        key = symbolic_numbers.specialise_deep(vm, key)
     vm.call(bound, (key,), {}, cont)
 
 
@@ -137,7 +140,7 @@ def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Continuation | None =
         key = plain_key(vm, key)
     if type(key) in symbolic_numbers.INDEXES:
         key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
-    if cls is dict and (type(key) is str or type(key) is int):
+    if cls is dict and (type(key) is str or type(key) is int) and not asks_keys(obj, key):
         obj[key] = value
         return vm.give(None, cont)
     if cls is FakeTensor:
@@ -197,7 +200,7 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Continuation
                 and differs_from_all(vm, container, item):
             return vm.give(invert, cont)
         item = specialise(item)
-    if cls is dict and type(item) in operators.SCALARS:
+    if cls is dict and type(item) in operators.SCALARS and not asks_keys(container, item):
         present = item in container
         tracker = heap.by_standin.get(id(container))
         if tracker is not None:
@@ -276,7 +279,5 @@ def contains_tensor(vm: VM, container: Any, item: object) -> bool:
 
 
 def _search(vm: VM, container: object, item: object) -> bool:
-    for candidate in vm.collect(container):
-        if candidate is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", candidate, item))):  # noqa: B023
-            return True
-    return False
+    return any(each is item or operators.truth(vm, vm.sync(lambda: operators.compare(vm, "==", each, item)))  # noqa: B023
+               for each in vm.collect(container))

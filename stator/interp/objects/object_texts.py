@@ -6,8 +6,6 @@ object made inside is exchanged where the object itself leaves the trace (`emit/
 
 from __future__ import annotations
 
-import _json
-import collections
 import functools
 import re
 import types
@@ -19,14 +17,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.outside_changes import changed_trackers
-from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.heap.tracker import ShadowKind
+from stator.heap.tracker import ShadowKind, referring
 from stator.host.value_kinds import BUILTIN_METHOD, is_a, module_of, name_of_class, qualified_name_of
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.objects.descriptors import guard_member
 from stator.interp.objects.function_attributes import refuse_renamed
-from stator.interp.objects.process_facts import note_order
+from stator.interp.objects.process_facts import note_order, note_standin
+from stator.interp.objects.shown_values import parts_shown
 from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
 from stator.source import Attr, Pinned
@@ -35,12 +33,8 @@ _NAMES = ("__name__", "__qualname__", "__module__")
 _SHOWN_BY_REPR = (repr, ascii)
 _REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY, NativeClass.SPECIAL)
 _NAMED = (type, types.ModuleType)  # shown by name
-_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _CONVERTED = re.compile(r"%(\([^)]*\))?[-#0-9 +.*]*[ra]|![ra]").search  # "%r" and "{!r}" show the repr
 _WHOLE = (repr, str, ascii, format)
-_ORDERED: Any = collections.OrderedDict()
-_VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
-                              _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
 _OF_RECEIVERS = frozenset({types.BuiltinFunctionType, BUILTIN_METHOD, types.MethodWrapperType})
 _WITH_ADDRESSES = (object.__repr__, *(cls.__repr__ for cls in (*_OF_RECEIVERS, types.FunctionType)))
 _TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})
@@ -97,25 +91,16 @@ def note_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
     ways = [_asked_first(fn)]
     if ways[0] and any(type(value) is str and _CONVERTED(value) for value in values):
         ways.append(())
+    values = list(values)
+    if len(values) == 2 and is_a(values[0], (str, bytes)) and is_a(values[1], tuple):  # text % (a, b)
+        values[1:] = tuple.__iter__(values[1])
     for value in values:
         for names in ways:
             _check(vm, _slot(vm, names, value), value, seen)
 
 
-def with_originals(vm: VM, text: object, fn: object = None) -> object:
-    """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
-    if repr(type(fn)) == repr(_json.make_encoder):  # or a copy; a fresh list of parts, a tuple since 3.12
-        return type(text)([with_originals(vm, part) for part in text])  # type: ignore[call-arg, attr-defined]
-    for digits, original in vm.identity.standins.items():
-        if type(text) is str:
-            text = text.replace(digits, original)
-        elif type(text) is bytes or type(text) is bytearray:
-            text = text.replace(digits.encode(), original.encode())
-    return text
-
-
 def _asked_first(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """The methods that are asked for a text before `__repr__` is."""
+    """The methods that are called for a text before `__repr__` is."""
     if any(fn is shown for shown in _SHOWN_BY_REPR):
         return ()
     return ("__format__", "__str__") if getattr(fn, "__name__", "") in ("format", "format_map") else ("__str__",)
@@ -142,7 +127,7 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
         return
     if is_a(value, (set, frozenset)) and id(value) not in vm.heap.by_standin:
         note_order(vm, value)
-    for part in _parts(value):
+    for part in parts_shown(value):
         _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)
     if type(value) in _TRANSPARENT or row is not None and row.cls not in _REFUSED:
@@ -161,30 +146,6 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     elif tracker is not None:
         if not any(slot is each for each in _WITH_ADDRESSES):
             raise Break("SB013", f"the address of a {type(value).__name__} in text")
-        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
-        vm.identity.of_process = "a text with the address of an object"
-        vm.identity.standins[f"{id(value):x}"] = f"{id(tracker.original):x}"
+        note_standin(vm, tracker)
     else:  # an object of the trace: any address will do, as long as the object itself is not handed out
-        vm.identity.shown[id(value)] = value
-
-
-def _parts(value: Any) -> list[Any]:
-    """Parts of a value that its C repr shows by their own repr."""
-    if is_a(value, _CONTAINERS):
-        return list(next(base for base in _CONTAINERS if is_a(value, base)).__iter__(value))
-    if is_a(value, dict):
-        return [part for pair in dict.items(value) for part in pair]
-    cls = type(value)
-    if cls is types.MethodType:
-        return [value.__self__, value.__func__]
-    if cls is types.MappingProxyType or cls in _VIEWS:
-        return [mapping_behind(value)]
-    if cls is slice:
-        return [value.start, value.stop, value.step]
-    if cls is types.GenericAlias or cls is types.UnionType:
-        return [getattr(value, "__origin__", None), *value.__args__]
-    if cls is types.SimpleNamespace:
-        return list(vars(value).values())
-    if cls is functools.partial:
-        return [value.func, *value.args, *value.keywords.values()]
-    return list(value.args) if is_a(value, BaseException) else []
+        vm.identity.shown[id(value)] = referring(value)

@@ -1,4 +1,4 @@
-"""Operators as CPython defines them: `a + b` asks the types of both sides, in the right order.
+"""Operators as CPython defines them: `a + b` calls the types of both sides, in the right order.
 
     binary(vm, "+", a, b)   scalars at once; tensors recorded; Python dunders interpreted; C slots run natively
 """
@@ -32,7 +32,8 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.numbers.symbolic_numbers import symbolic_length
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
-from stator.interp.objects.object_texts import note_addresses, with_originals
+from stator.interp.objects.object_texts import note_addresses
+from stator.interp.objects.process_facts import with_originals
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
@@ -61,7 +62,7 @@ _PLAIN = frozenset({int, float, bool}) | SYMBOLIC
 
 
 class TryNext(Continuation):
-    """A dunder that may answer NotImplemented: then the next candidate is asked."""
+    """A dunder that may answer NotImplemented: then the next candidate is called."""
 
     __slots__ = ("candidates", "fail", "cont", "compares")
 
@@ -179,7 +180,7 @@ def _refuse_operands(symbol: str, left: object, right: object, inplace: bool) ->
 
 
 def subclass_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
-    """The methods to ask where a tensor subclass has one of its own for the operator; none where it has not."""
+    """The methods to call where a tensor subclass has one of its own for the operator; none where it has not."""
     names = (f"__i{stem}__", f"__{stem}__") if inplace else (f"__{stem}__",)
     if not any(own_method(vm, left, name) for name in names) and own_method(vm, right, f"__r{stem}__") is None:
         return []
@@ -202,7 +203,7 @@ def refuse_opaque(vm: VM, *values: object) -> None:
 
 
 def binary_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
-    """The methods CPython would ask, in order, with their arguments."""
+    """The methods CPython would call, in order, with their arguments."""
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     found: list[Any] = [(find(vm, left_type, f"__i{stem}__"), (left, right))] if inplace else []
     pair: list[Any] = [(find(vm, left_type, f"__{stem}__"), (left, right))]

@@ -1,21 +1,27 @@
 """Facts that hold in one process alone.   id(x), the order of {"a", "b"}  ->  why an entry is not stored
 
-Addresses differ from process to process, hashes of strings with PYTHONHASHSEED.
+Addresses differ from process to process, hashes of strings with PYTHONHASHSEED. Texts show addresses.
 """
 
 from __future__ import annotations
 
+import _json
 import copy
 import enum
+import re
 import types
 from typing import Any
 
 import torch
 
 from stator.breaks import Break, Strategy
+from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES, raw_members
+from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.services import VM
+
+_ADDRESS = re.compile("0x([0-9a-f]+)")
 
 
 def check_order(vm: VM, value: object) -> None:
@@ -72,3 +78,24 @@ def note_constant(vm: VM, function: str) -> str:
     """Note a result that the user declares constant: its function may read what another process has otherwise."""
     vm.identity.of_process = vm.identity.of_process or f"the result of {function}, assumed constant"
     return function
+
+
+def note_standin(vm: VM, tracker: VariableTracker) -> None:
+    vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+    vm.identity.of_process = "a text with the address of an object"
+    vm.identity.standins[f"{id(tracker.standin):x}"] = f"{id(tracker.original):x}"
+
+
+def with_originals(vm: VM, text: object, fn: object = None) -> object:
+    """A text that C code has made, with the addresses of the user's objects in place of those of their stand-ins."""
+    if repr(type(fn)) == repr(_json.make_encoder):  # or a copy; a fresh list of parts, a tuple since 3.12
+        return type(text)([with_originals(vm, part) for part in text])  # type: ignore[call-arg, attr-defined]
+    for digits in _ADDRESS.findall(text) if type(text) is str else ():  # shown by an object of C code that holds it
+        if (tracker := vm.heap.by_standin.get(int(digits, 16))) is not None and tracker.standin is not tracker.original:
+            note_standin(vm, tracker)
+    for digits, original in vm.identity.standins.items():
+        if type(text) is str:
+            text = text.replace(digits, original)
+        elif type(text) is bytes or type(text) is bytearray:
+            text = text.replace(digits.encode(), original.encode())
+    return text

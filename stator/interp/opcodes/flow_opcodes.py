@@ -239,7 +239,7 @@ def is_plain_call(vm: VM) -> bool:
 
 
 def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> bool:
-    """Force unread arguments, and say whether there were any; an interpreted function reads its own."""
+    """Force unread arguments, and return whether there were any; an interpreted function reads its own."""
     forced = False
     given: Any
     for given in (args, kwargs or {}):

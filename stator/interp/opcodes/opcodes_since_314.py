@@ -20,7 +20,7 @@ _KINDS = {"": "context manager", "a": "asynchronous context manager"}
 
 
 def refusal(cls: type, name: str, has_other: Callable[[str], bool]) -> str:
-    """Text of the TypeError about a class without this method; `has_other` tells which methods it has."""
+    """Text of the TypeError about a class without this method; `has_other` is true of methods that it has."""
     prefix, other = ("a", "") if name.startswith("__a") else ("", "a")
     shown = cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
     text = f"'{shown}' object does not support the {_KINDS[prefix]} protocol (missed {name} method)"

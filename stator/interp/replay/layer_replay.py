@@ -6,8 +6,6 @@ and guards.  A later module of that class for which its facts hold (`template`) 
 
 from __future__ import annotations
 
-import collections
-import gc
 import itertools
 import types
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from stator.graph.fx.nodes import legal_name, name_parts
 from stator.graph.metadata.input_layouts import add_alike
 from stator.guards.guard import is_constant, value_key
 from stator.guards.guard_set import PatternInstance
+from stator.heap.pure_readers import held_dict
 from stator.heap.raw_access import IDENTITY_TYPES, instance_dict
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
@@ -36,7 +35,6 @@ from stator.source import Pinned, Source
 SMALLEST = 4  # operations of a segment: below that, interpreting it costs less than comparing
 KEPT = 4  # segments remembered of one class and description: blocks of one class may differ in their parameters
 _NOTHING = object()
-_WITHOUT_DICT = frozenset({dict, list, tuple, set})
 
 
 @dataclass(slots=True)
@@ -166,9 +164,8 @@ class Replay:
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
                 or events.lines_wanted() or vm.exc_state.topmost() is not None:
             return False
-        for each in vm.mechanisms:
-            if not each.allows_replay():
-                return False
+        if not all(each.allows_replay() for each in vm.mechanisms):
+            return False
         if self.checked != heap.changes.writes:
             self.checked, self.state = heap.changes.writes, changed_state(vm)
         return self.state is not None
@@ -254,10 +251,9 @@ class Replay:
             _, other, place = heap.replayed.objects[key]
             if other.source(place) != instance.source(template.holdings[ids[key]].place):
                 return False
-        for key in heap.sources.keys() & ids.keys():
-            if heap.sources[key] != instance.source(template.holdings[ids[key]].place):
-                return False
-        return heap.dicts.namespaces.keys().isdisjoint(ids)
+        return heap.dicts.namespaces.keys().isdisjoint(ids) and all(
+            heap.sources[key] == instance.source(template.holdings[ids[key]].place)
+            for key in heap.sources.keys() & ids.keys())
 
     def play(self, template: Template, images: tuple[Any, ...], instance: PatternInstance, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
@@ -318,11 +314,9 @@ class Replay:
                 continue
             found = replayed[key] = (image, instance, place)
             seen.append((image, place))
-            cls = type(image)
-            if cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or gc.get_referents(image)):
-                own = instance_dict(image)  # asking an empty OrderedDict for its own would make one
-                if own is not None:
-                    heap.replayed.dicts[id(own)] = found
+            own = held_dict(image)
+            if own is not None:
+                heap.replayed.dicts[id(own)] = found
         heap.replayed.plays.append((instance, seen))
 
     def rebuild(self, value: object, places: dict[int, Any], nodes: dict[fx.Node, fx.Node],

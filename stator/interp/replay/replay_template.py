@@ -102,7 +102,7 @@ class FactIndex:
     def related(self, source: Source) -> set[tuple[Source, Kind, Source]]:
         """Known relations of a place: others that hold the same object, or do not."""
         guards = self.heap.guards
-        for guard in itertools.islice(guards.arrived(), self.related_taken, None):  # no pattern says such a thing
+        for guard in itertools.islice(guards.arrived(), self.related_taken, None):  # no pattern holds such a fact
             if type(guard) is Guard and guard.kind in RELATIONS:
                 for each in (guard.source, guard.value):
                     self.relations.setdefault(each, set()).add((guard.source, guard.kind, guard.value))
@@ -156,7 +156,7 @@ class Template:
     segment: Any
     source: Source
     pattern: Pattern  # the facts about the module and what it holds
-    relations: list[Relation] = field(default_factory=list)  # those facts that a pattern cannot say
+    relations: list[Relation] = field(default_factory=list)  # those facts that no pattern can hold
     holdings: list[Holding] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # of the holdings
     # (number of the holding, the first one's GraphInput, what its name adds to the module's)

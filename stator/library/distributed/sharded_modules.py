@@ -22,7 +22,7 @@ from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import NO_KEY, Box
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.torch.gradients import require_plain
+from stator.library.autograd.gradients import require_plain
 from stator.ranks.sharding_hooks import (
     Reshard,
     ShardingHook,

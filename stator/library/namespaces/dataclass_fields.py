@@ -1,4 +1,4 @@
-"""Read the fields of a dataclass that was asked before.   dataclasses.fields(output)  ->  the same Field objects"""
+"""Read the fields of a dataclass that was read before.   dataclasses.fields(output)  ->  the same Field objects"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REGULAR: object = dataclasses._FIELD  # type: ignore[attr-defined]
 
 @rule(dataclasses.fields)
 def _fields(vm: VM, callee: object, class_or_instance: object) -> object:
-    """fields() of an instance whose class has been asked before: all that it reads is guarded already."""
+    """fields() of an instance whose class has been read before: all that it reads is guarded already."""
     cls, heap, lookups = type(class_or_instance), vm.heap, vm.classes.lookups
     found = heap.by_original.get(id(lookups.get((cls, _FIELDS))))
     if found is None or found.shape is not ShadowKind.DICT or id(callee) not in vm.functions.coded \

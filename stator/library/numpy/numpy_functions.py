@@ -39,7 +39,7 @@ _MAKERS = [getattr(numpy, name) for name in MAKERS]
 
 
 def implementation_of(function: object) -> types.FunctionType | None:
-    """The Python code of one of numpy's functions that other libraries may override; None where it is C code."""
+    """The Python code of a numpy function that other libraries may override; None where it is C code."""
     inner = getattr(function, "_implementation", function)
     return inner if type(inner) is types.FunctionType else None
 
@@ -56,7 +56,7 @@ def _run(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _holds_tensors(values: Iterable[Any]) -> bool:
-    """Whether a tensor is among the arguments: numpy's own code says what becomes of it."""
+    """Whether a tensor is among the arguments: numpy's own code is interpreted."""
     return any(type(value) is FakeTensor or type(value) in (list, tuple) and _holds_tensors(value) for value in values)
 
 
@@ -74,7 +74,7 @@ def _with_arrays(vm: VM, value: object) -> Any:
 
 @suspending_rule(*[each for each in _ARRAY_CALLABLES if is_dispatched(each)], graph_scalars=True)
 def _run_dispatched(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
-    """One of numpy's functions that other libraries may override for their own arrays: here, nobody does."""
+    """A numpy function that other libraries may override for their own arrays: here, nobody does."""
     if id(callee) in _CONVERTERS:
         args = tuple([_with_arrays(vm, value) for value in args])
     if has_form(callee, args) and concerns(vm, (*args, *kwargs.values())) and not _holds_tensors(args):

@@ -74,10 +74,7 @@ def kept_result(wrapper: object, key: object) -> Any:
         return table.get(_unasked(key), ABSENT)
     if _unasked(key) not in table:
         return ABSENT
-    for i in range(0, len(links), 3):
-        if same_key(links[i], key):
-            return links[i + 1]
-    return ABSENT
+    return next((links[i + 1] for i in range(0, len(links), 3) if same_key(links[i], key)), ABSENT)
 
 
 def kept_or(wrapper: object, key: object, otherwise: object) -> Any:

@@ -21,6 +21,7 @@ from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING
 from stator.interp.machine import is_own
+from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
@@ -83,7 +84,7 @@ def _subscribe(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Subscription of a typing construct: pure, but for a cache that nobody can see."""
     for value in args:
         vm.heap.expose_deep(value)
-    return vm.native_unhooked(callee, args, kwargs)
+    return vm.native_unhooked(callee, specialise_deep(vm, args), kwargs)
 
 
 def caller_module(vm: VM, levels: int, default: str | None = "__main__") -> Any:
@@ -98,7 +99,7 @@ def caller_module(vm: VM, levels: int, default: str | None = "__main__") -> Any:
 
 @suspending_rule(enum.EnumType._create_)  # type: ignore[attr-defined]
 def _create_enum(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
-    """Enum("Colour", "RED GREEN"): the module is that of the caller's caller."""
+    """Enum("Colour", "RED GREEN"): the module is that of the second caller."""
     if kwargs.get("module") is None:
         kwargs["module"] = caller_module(vm, 1)
     vm.push(vm.frame_for(callee, args, kwargs), cont)
@@ -120,7 +121,7 @@ def _make_type_parameter(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> A
 
 @rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
 def _has_generic_origin(vm: VM) -> bool:
-    """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
+    """Reads the frame two levels up for its variable `origin`: here that is an interpreted frame."""
     frame = vm.running.caller()
     if frame is None or frame.scope is None or frame.scope.namespace.get("__name__") != "typing":
         return False
@@ -131,6 +132,6 @@ def _has_generic_origin(vm: VM) -> bool:
 
 # typing._caller(depth): the module in which a TypeVar or NewType is made
 rule(*_existing(typing, "_caller"))(lambda vm, depth=1, default='__main__': caller_module(vm, depth, default))
-# C code that calls a function of typing's
+# C code that calls a function of typing
 suspending_rule(*[typing.Generic.__dict__["__init_subclass__"] for _ in _existing(typing, "_generic_init_subclass")])(
     lambda vm, cont, /, *args, **kwargs: vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont))

@@ -21,6 +21,7 @@ import numpy
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator._core import asks_keys
 from stator.breaks import Break
 from stator.code.intrinsics import THROWN_BY_PARTS
 from stator.guards.guard import Kind
@@ -49,7 +50,7 @@ from stator.shapes.symbolic_values import SYMBOLIC
 @rule(dict.get, unasked=True)
 def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
     key = specialise_deep(vm, key)
-    if len(default) > 1 or type(key) not in operators.SCALARS:
+    if len(default) > 1 or type(key) not in operators.SCALARS or asks_keys(mapping, key):
         vm.heap.expose(mapping)
         vm.heap.expose_deep(key)
         note_compared(vm.heap, (mapping, key))
@@ -64,7 +65,7 @@ def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
 @rule(dict.setdefault, unasked=True)
 def _set_default(vm: VM, mapping: object, key: object, default: object = None, /) -> Any:
     """Whether the key is there is a fact; the others are none."""
-    if type(mapping) is not dict or type(key) not in (str, int):
+    if type(mapping) is not dict or type(key) not in (str, int) or asks_keys(mapping, key):
         return LISTED
     if key in mapping:
         return _dict_get(vm, mapping, key)

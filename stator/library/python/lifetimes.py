@@ -81,10 +81,9 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     if tracker is None and is_kept and id(referent) not in in_variables(vm):
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
         raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
-    seen = vm.identity
-    if tracker is None and (id(referent) in seen.ids or id(referent) in seen.hashes or id(referent) in seen.shown) \
-            and _unreached(vm, [referent]):
-        raise Break("SB019", "a weak reference to an object of the trace whose address was read", whole_call=True)
+    is_outside = is_a(referent, (type, types.FunctionType)) and id(referent) not in vm.fresh
+    if tracker is None and referent is not None and not is_outside and _unreached(vm, [referent]):
+        raise Break("SB019", "a weak reference to an object of the trace that only the trace holds", whole_call=True)
     return referent
 
 
@@ -305,7 +304,14 @@ def _references_of(vm: VM, callee: Callable[..., object], value: object, /) -> o
     vm.identity.weakly[:] = [each for each in vm.identity.weakly if each() is not value]
     was_known = bool(own)
     del own
+    seen, dicts = vm.identity, vm.heap.dicts
+    noted = [(table, number) for table in (seen.ids, seen.hashes, seen.shown, dicts.owners)
+             for number, refer in table.items() if type(refer) is weakref.ref and refer() is value]
+    for table, number in noted:
+        del table[number]
     found = vm.native_unhooked(callee, (value,))
+    for table, number in noted:
+        table[number] = weakref.ref(value)
     if was_known:
         vm.identity.weakly.append(weakref.ref(value))
     return found

@@ -7,6 +7,7 @@ made inside is hashed again in the residual where the number leaves the trace.
 from __future__ import annotations
 
 import collections
+import copy
 import sys
 import types
 import weakref
@@ -19,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break, Strategy
 from stator.code.opcodes import ONE_DICT_OF_LOCALS
 from stator.heap.raw_access import CONSTANT_TYPES, IDENTITY_TYPES, raw_members
-from stator.heap.tracker import Box
+from stator.heap.tracker import Box, referring
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised, outward
 from stator.interp.lookup import MISSING, find
@@ -202,10 +203,12 @@ rule(globals)(lambda vm: vm.frame.scope.view())
 def _id(vm: VM, value: object, /) -> int:
     number = id(vm.guard_identity(value))
     note_number(vm, "id")
-    if type(value) is tuple and id(value) not in vm.heap.by_standin:
-        vm.identity.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
+    if id(value) not in vm.heap.by_standin and (
+            type(value) is tuple or type(value) is dict and vm.running.scope.namespace is vars(copy)):
+        # And not held: iterators fill a tuple again that nobody else holds; a memo of copy.deepcopy() holds all copies.
+        vm.identity.addresses.add(number)
     elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
-        vm.identity.ids[number] = value
+        vm.identity.ids[number] = referring(value)
     return number
 
 
@@ -293,7 +296,7 @@ def _of_the_users(vm: VM, value: Any) -> Any:
 def _noted(vm: VM, value: object, number: int) -> int:
     """Note numbers of objects made inside: the residual hashes its own object where the number leaves the trace."""
     if _moves(vm, value):
-        vm.identity.hashes[number] = value
+        vm.identity.hashes[number] = referring(value)
     return number
 
 

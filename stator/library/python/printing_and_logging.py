@@ -17,13 +17,16 @@ from stator.breaks import Break
 from stator.host.value_kinds import is_a
 from stator.interp import noted_effects as noted
 from stator.interp.frame import Continuation, Raised
+from stator.interp.lookup import find
 from stator.interp.noted_effects import frozen, joined, text_of
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
+from stator.shapes.symbolic_values import DeferredText, unread
 from stator.source import Pinned, Source
 
 _LOG_KEYWORDS = frozenset({"extra", "stacklevel", "exc_info", "stack_info"})
 _RECORD_NAMES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+_PLAIN = {list, type(None), type, *(each for each in vars(logging).values() if isinstance(each, type))}
 _TEXT = (io.StringIO, io.TextIOWrapper)
 _BYTES = (io.BytesIO, io.BufferedWriter)
 _RAW = (io.FileIO, io.BytesIO, io.BufferedWriter)
@@ -83,26 +86,37 @@ def _log(vm: VM, callee: Any, self: object, *args: Any, **kwargs: Any) -> None:
         raise Raised(KeyError(f"Attempt to overwrite {next(iter(extra.keys() & _RECORD_NAMES))!r} in LogRecord"))
     frame, outward = noted.pointed_at(vm, kwargs.get("stacklevel", 1), logging)
     handlers = handled_in_python(original)
+    if find(vm, type(original), "_log") is not logging.Logger._log:
+        raise noted.told_natively("SB015", f"logging.Logger.{name} of a logger with a _log() of its own", logging)
+    if noted.may_change(vm, vars(logging), *deciding(original)):
+        raise noted.told_natively("SB015", "a log record, where the call changes how output is shown", logging)
     vm.heap.guard_call(is_handled_by, True, Pinned(original), *map(Pinned, handlers))
     noted.note(vm, noted.Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
                     frame.function.rpartition(".")[2], outward, extra, kwargs.get("exc_info")),
          handlers, logging)
 
 
-def handled_in_python(logger: Any) -> tuple[object, ...]:
-    """Handlers, filters and streams that a message reaches and that are the user's own code."""
-    found: list[object] = []
-    while logger is not None:
-        found += logger.filters
-        for handler in logger.handlers:
-            stream = getattr(handler, "stream", None)
-            found += [*handler.filters, *([] if type(handler).__module__.startswith("logging") else [handler]),
-                      *([stream] if stream is not None and noted.written_in_python(stream) else [])]
-        logger = logger.parent if logger.propagate else None
-    return tuple(found)
+def handled_in_python(logger: logging.Logger) -> tuple[object, ...]:
+    """Loggers, handlers, formatters, filters and streams that a message reaches and that are the user's own code."""
+    found = deciding(logger)
+    streams = [stream for each in found if (stream := getattr(each, "stream", None)) is not None]
+    return (*[each for each in found if type(each) not in _PLAIN],
+            *[stream for stream in streams if noted.written_in_python(stream)])
 
 
-def is_handled_by(logger: object, *handlers: object) -> bool:
+def deciding(logger: logging.Logger) -> list[object]:
+    """Objects that decide where a message goes, and as which text."""
+    reached: logging.Logger | None = logger
+    found: list[object] = [logging.getLogRecordFactory(), logger.manager]
+    while reached is not None:
+        found += (reached, reached.filters, *reached.filters, reached.handlers)
+        for handler in reached.handlers:
+            found += (handler, handler.formatter, handler.filters, *handler.filters)
+        reached = reached.parent if reached.propagate else None
+    return found
+
+
+def is_handled_by(logger: logging.Logger, *handlers: object) -> bool:
     """A pure reader for guards."""
     return list(map(id, handled_in_python(logger))) == list(map(id, handlers))
 
@@ -149,6 +163,8 @@ def takes_data(stream: Any) -> Any:
 def _write(vm: VM, callee: Any, stream: Any, data: Any, /) -> Any:
     """sys.stdout.write(text) is an effect like print; a stream made in the trace is simply written."""
     if vm.heap.tracker_of(stream) is None:
+        if type(data) is DeferredText:
+            raise unread(data, "text for a stream made inside")
         return vm.native_unhooked(callee, (stream, data))
     for name in ("stdout", "stderr"):
         if stream is vm.heap.scope(sys.__dict__).read(name) and type(data) is str:

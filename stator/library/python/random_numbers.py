@@ -97,7 +97,7 @@ refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, co
 
 
 def draw(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, bounds: Any = None) -> Any:
-    """The number that a call of a stream's method will give."""
+    """The number that a call of a method of a stream will give."""
     stream, *rest = args
     name = function.__name__
     original = vm.heap.original_of(stream)
@@ -246,6 +246,6 @@ def _get_state(vm: VM, self: object) -> Any:
     return state_of(known)
 
 
-# A function that Cython has compiled is bound as one of Python's is
+# A function that Cython has compiled is bound as a Python function is
 rule(_COMPILED.__get__)(
     lambda vm, function, obj, owner=None, /: function if obj is None else types.MethodType(function, obj))

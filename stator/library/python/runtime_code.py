@@ -63,7 +63,7 @@ class MadeScope(Scope):
 
 
 def _refused(why: str) -> Break:
-    # Names and the `from __future__` flags are those of the frame that asks.
+    # Names and the `from __future__` flags are those of the frame that calls it.
     return Break("SB001", f"eval(), exec() or compile() {why}", whole_frame=True)
 
 

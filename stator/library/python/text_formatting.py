@@ -19,10 +19,8 @@ from stator.interp.vm import VM
 
 def _reads_inside(text: str) -> bool:
     """Whether a replacement field (or one inside its format) names an attribute or an item."""
-    for _, field, spec, _ in _string.formatter_parser(text):
-        if field and ("." in field or "[" in field) or spec and _reads_inside(spec):
-            return True
-    return False
+    return any(field and ("." in field or "[" in field) or spec and _reads_inside(spec)
+               for _, field, spec, _ in _string.formatter_parser(text))
 
 
 def _number_fields(text: str, numbers: Iterator[int]) -> str:

@@ -137,12 +137,11 @@ def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argumen
         return cls in ancestors(vm, seen_type) if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     if is_a(cls, abc.ABCMeta):
         guard_registrations(vm, cls, seen_type)
-    function = isinstance if hook == "__instancecheck__" else issubclass
-    return vm.native(function, (argument, cls))
+    return vm.native(isinstance if hook == "__instancecheck__" else issubclass, (argument, cls))
 
 
 def _is_claimed(vm: VM, obj: object, cls: type) -> bool:
-    """Whether an object says by its `__class__` that it is of a class."""
+    """Whether the `__class__` of an object makes it one of a class."""
     try:
         claimed = claimed_class(vm, obj)
     except Raised as raised:
@@ -161,7 +160,7 @@ def claimed_class(vm: VM, obj: object) -> Any:
 
 
 def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
-    """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
+    """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and have an attribute with their kind."""
     name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
     if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
         return False
@@ -229,7 +228,7 @@ def _type_call(vm: VM, cont: Any, cls: Any, /, *args: Any, **kwargs: Any) -> Non
 
 @rule(type.__instancecheck__)
 def _type_instancecheck(vm: VM, cls: type, obj: object, /) -> Any:
-    """isinstance() past what the class's own class says of it."""
+    """isinstance() past the metaclass."""
     seen = seen_class(vm, obj)
     return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
 

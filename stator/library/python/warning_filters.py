@@ -2,7 +2,7 @@
 
 A change of filters is replayed among the warnings, after the graph: each warning meets the filters of its moment.  A
 filter of outside that makes exceptions of warnings breaks.  With `record=True` the trace fills the list with
-WarningMessages where a filter of the program decides, and raises where that filter says "error"; operations that may
+WarningMessages where a filter of the program decides, and raises where that filter is "error"; operations that may
 warn as they run break.
 """
 
@@ -125,7 +125,7 @@ def _exit(vm: VM, self: object, *exc_info: object) -> None:
 
 
 def _plain_manager(vm: VM, manager: object) -> Any:
-    """One that only keeps the filters, or records what the program says."""
+    """One that only keeps the filters, or records the program's warnings."""
     may_break(vm, "warnings.catch_warnings", warnings)
     if type(manager) is not warnings.catch_warnings or type(read_instance_dict(vm, manager, "_record")) is not bool \
             or read_instance_dict(vm, manager, "_module") is not warnings \

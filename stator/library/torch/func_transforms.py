@@ -224,8 +224,7 @@ def _pull_back(vm: VM, vjp: Any, operands: Any, cotangents: object, retain_graph
     flat, given = pytree.tree_flatten(cotangents)
     if given != out_spec or not all(type(value) is FakeTensor for value in flat) or create_graph is False:
         raise Break("SB016", "the function that torch.func.vjp returned, called in another way")
-    results = record(vm, vjp, (*operands, *flat))
-    return pytree.tree_unflatten(list(results), spec)
+    return pytree.tree_unflatten(list(record(vm, vjp, (*operands, *flat))), spec)
 
 
 @rule(vmap_impl)
@@ -256,8 +255,7 @@ def _vmap(vm: VM, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk
         raise Break("SB016", "out_dims that do not fit what the function returns")
     target = mapped_call(module, [dim for _, dim in mapped] + [None] * len(part.lifted), flat_out_dims, randomness,
                          chunk_size)
-    operands = (*(value for value, _ in mapped), *part.lifted)
-    results = record(vm, target, operands)
+    results = record(vm, target, (*(value for value, _ in mapped), *part.lifted))
     return pytree.tree_unflatten(list(results), out_spec)
 
 

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY
-from stator.graph.metadata.layout_rules import NAMES
+from stator.graph.metadata.recurrent_layers import NAMES
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation

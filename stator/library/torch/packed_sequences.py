@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
-from stator.graph.metadata.layout_rules import LayerResults
+from stator.graph.metadata.recurrent_layers import LayerResults
 from stator.graph.record.refused_operations import PACKED
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM

@@ -17,7 +17,6 @@ import torch.utils._python_dispatch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break, Strategy
-from stator.graph.analysis.autograd_boundaries import retain_gradient, wants_grad
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
@@ -25,12 +24,11 @@ from stator.interp.arrays.array_tensors import from_array
 from stator.interp.frame import Frame, outward
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import INTERPRETED, refuse, rule, suspending_rule
-from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
+from stator.interp.tensors.tensor_bookkeeping import guard_offsets, set_requires_grad
 from stator.interp.tensors.tensor_copies import copy_before_graph, memo_of
 from stator.interp.tensors.tensor_items import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
-from stator.library.torch.gradients import require_plain
 from stator.library.torch.variables import DETACH, is_plain
 from stator.shapes.symbolic_values import SYMBOLIC
 
@@ -61,27 +59,6 @@ def _storage_offset(vm: VM, tensor: object, /) -> Any:
 def _requires_grad(vm: VM, tensor: object, /, requires_grad: object = True) -> Any:
     set_requires_grad(vm, tensor, requires_grad)
     return tensor
-
-
-@rule(_TensorBase.retain_grad)
-def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
-    """A node at which compilers cut the graph; no compiler gets a graph that has used the tensor already."""
-    tracker = vm.heap.by_standin.get(id(fake))
-    with torch._C.DisableTorchFunction():
-        has_gradient = fake.requires_grad
-    if not has_gradient:
-        vm.native_unhooked(_TensorBase.retain_grad, (fake,))  # raises what eager raises
-    if not is_leaf(vm, fake, tracker):
-        if tracker is None and vm.recorder.scope.enclosing is None \
-                and any(map(wants_grad, vm.recorder.node_of(fake).users)):
-            vm.recorder.keep_as_it_is()
-        if tracker is not None:
-            raise Break("SB016", "retain_grad()")
-        require_plain(vm, "retain_grad()")
-        vm.recorder.record("call_function", retain_gradient, (fake,), {}, None)
-        vm.recorder.log.changes += 1
-        vm.autograd.retained[id(fake)] = fake
-    return None
 
 
 @rule(_TensorBase._is_view)
@@ -178,7 +155,7 @@ def _shape_as_tensor(vm: VM, cont: Any, callee: object, tensor: Any, /) -> None:
 
 @rule(_TensorBase.random_)
 def _random_between(vm: VM, tensor: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""
+    """x.random_(-3, 5): compilers cannot name the operator that does it, named `from`; randint draws the same."""
     names = [name for name in ("from", "to") if name in kwargs]
     bounds = (*args, *(kwargs[name] for name in names))
     if vm.recorder.backend.in_order or len(bounds) != 2:

@@ -162,3 +162,21 @@ def test_nothing_of_the_user_is_kept() -> None:
     assert [each() for each in alive] == [None] * 3
     stator.reset()
     assert not code_memory._records
+
+
+def test_a_class_of_the_user_is_not_kept() -> None:
+    """A class keeps what its methods close over."""
+    def run() -> Any:
+        held = torch.nn.Linear(2, 2)
+
+        class Around(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> Any:
+                return held(x)
+
+        stator.compile(Around(), backend="eager")(torch.ones(2, 2))
+        return weakref.ref(held)
+
+    alive = run()
+    for _ in range(2):  # the first collection runs finalizers of the entry
+        gc.collect()
+    assert code_memory._records and alive() is None

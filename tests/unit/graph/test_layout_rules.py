@@ -179,14 +179,15 @@ def reduction(function: Any) -> Callable[[random.Random], Case]:
 def pad(rng: random.Random) -> Case:
     x = tensor(rng, tuple(extent(rng) for _ in range(rng.randrange(1, 5))))
     widths = [rng.choice((0, 1, 2)) for _ in range(2 * rng.randrange(1, x.dim() + 1))]
-    return F.pad, (x, widths, *rng.choice(((), ("constant", 0.0), ("constant", 1)))), {}
+    return F.pad, (x, widths, *rng.choice(((), ("constant", 0.0), ("constant", 1)))), \
+        rng.choice(({}, {}, {"mode": "constant"}, {"mode": "replicate"}))
 
 
 def attention(rng: random.Random) -> Case:
     batch, heads, length, width = extent(rng), extent(rng), extent(rng), extent(rng)
     query = tensor(rng, (batch, heads, length, width))
     key, value = (tensor(rng, (batch, heads, length + 1, width)) for _ in range(2))
-    options: dict[str, Any] = {"attn_mask": rng.choice((None, tensor(rng, (batch, 1, length, length + 1)),
+    options: dict[str, Any] = {"attn_mask": rng.choice((None, tensor(rng, (batch, 1, length, length + 1)), tensor(rng, (heads, length, length + 1)),
                                                         tensor(rng, (length, length + 1), torch.bool)))}
     more = rng.choice(({}, {"dropout_p": 0.0}, {"scale": 0.5}, {"is_causal": False}))
     return F.scaled_dot_product_attention, (query, key, value), {**options, **more}

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import stator
+from stator.graph.metadata.propagation import ExactNeeded
 
 
 def attention(x: torch.Tensor) -> tuple[int, ...]:
@@ -116,3 +117,25 @@ def test_writes_to_views_are_writes_to_what_they_show(program: Any) -> None:
         made = function(*inputs)
         seen.append(([x._version for x in inputs], [x.tolist() for x in inputs], made.tolist()))
     assert seen[0] == seen[1]
+
+
+def fills_from_a_parameter(x: torch.Tensor, weight: torch.nn.Parameter) -> tuple[torch.Tensor, bool]:
+    y = x * 2
+    part = y[0]
+    y[x > 1] = weight
+    y[1].copy_(weight)
+    return part * y, part.requires_grad
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_parameter_that_is_read_by_a_write_is_no_change(grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    repeats: list[object] = []
+    monkeypatch.setattr(ExactNeeded, "__init__", lambda self: repeats.append(self))
+    x, weight = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.nn.Parameter(torch.tensor(5.0))
+    with torch.set_grad_enabled(grad):
+        compiled = stator.compile(fills_from_a_parameter, backend="eager")
+        for given in (x, x + 1):
+            value, wants_grad = compiled(given, weight)
+            expected, wanted = fills_from_a_parameter(given, weight)
+            assert torch.equal(value, expected) and (wants_grad, value.requires_grad) == (wanted, expected.requires_grad)
+    assert bool(repeats) is grad  # in grad mode the write makes the tensor, and its views, want gradients

@@ -17,7 +17,8 @@ from stator.graph.metadata.propagation import Propagation
 from stator.graph.metadata.write_layouts import _WRITES, foresee_write
 from tests.unit.graph.test_layout_rules import extent, layouts, outcome, tensor
 
-_ONE = "neg abs relu sigmoid tanh exp log sqrt rsqrt zero logical_not bitwise_not".split()
+_ONE = """neg abs relu sigmoid tanh exp log sqrt rsqrt zero logical_not bitwise_not hardswish hardsigmoid hardtanh relu6
+    silu mish elu leaky_relu""".split()
 
 
 def call_of(function: Any, rng: random.Random) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -18,6 +18,7 @@ from stator.guards.guard import (
 )
 from stator.guards.guard_set import GuardList, GuardSet
 from stator.guards.lower import Op, lower
+from stator.guards.tensor_meta import tensor_meta
 from stator.source import WORLD, CallOf, DictOf, Global, Index, Key, Local, Pinned, Source
 
 SELF, X, Y = Local("self", 0), Local("x", 1), Local("y", 2)
@@ -182,3 +183,12 @@ def test_a_list_of_guards_is_pruned_in_checking_order_and_made_once() -> None:
     assert len(found) == 2
     assert [found[0].text(), found[1].text()] == ["x == 3", "x['k'] == 3"] == [guard.text() for guard in found[0:2]]
     assert found[0] is found[0] and list(found) == [found[0], found[1]]
+
+
+def test_metadata_is_read_past_properties_of_a_subclass() -> None:
+    """The explanation of a miss runs no code of the program, which may raise."""
+    lazy = torch.nn.parameter.UninitializedBuffer()
+    with pytest.raises(RuntimeError, match="uninitialized"):
+        lazy.shape  # noqa: B018
+    assert tensor_meta(lazy).sizes == (0,)
+    assert tensor_meta(torch.ones(2, 3, requires_grad=True)).text() == "float32[2, 3] cpu requires_grad=True"

@@ -113,6 +113,48 @@ def test_a_dict_that_changed_under_its_iterator_before_the_call() -> None:
     compare(fn, walked(2), walked(0, 5), walked(2, 5), walked(2))
 
 
+def moves_then_changes(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def fn(it: Any, d: Any, x: Any) -> Any:
+        try:
+            return step(it, d), x + 1
+        except (RuntimeError, StopIteration) as error:
+            return type(error).__name__, str(error), x + 2
+    return fn
+
+
+def regrown(it: Any, d: Any) -> Any:
+    del d[3]
+    d["new"] = 1
+    return next(it)
+
+
+def spoilt(it: Any, d: Any) -> Any:
+    d["new"] = 1
+    try:
+        next(it)
+    except RuntimeError:
+        del d["new"]
+    return len(d)
+
+
+@pytest.mark.parametrize("walk", [iter, reversed, lambda d: iter(d.values()), lambda d: iter(d.items())])
+@pytest.mark.parametrize("step", [
+    lambda it, d: (list(it), d.clear()), lambda it, d: (list(it), d.pop(1)), lambda it, d: (next(it), d.update(new=1)),
+    lambda it, d: (next(it), d.pop(1), d.update(new=1)), regrown, spoilt, lambda it, d: [d.pop(k, 0) for k in it],
+], ids=["all, clear", "all, pop", "one, grow", "one, regrow", "regrow, one", "spoil", "pop each"])
+def test_a_dict_changes_after_its_iterator_was_moved(step: Callable[[Any, Any], Any], walk: Any) -> None:
+    """The iterator is moved while the dict is as it was; afterwards it would raise, or give other items."""
+    def walked(taken: int) -> Callable[[], tuple[Any, Any]]:
+        def make() -> tuple[Any, Any]:
+            d = {1: 2, 3: 4, 5: 6}
+            it = walk(d)
+            assert len(list(itertools.islice(it, taken))) == taken
+            return it, d
+        return make
+
+    compare(moves_then_changes(step), walked(0), walked(1), walked(2), walked(3))
+
+
 CONTAINERS: dict[str, Callable[[], Any]] = {
     "deque": lambda: collections.deque([1, 2]), "buffer": lambda: bytearray(b"ab"), "array": lambda: array.array("i", [1, 2]),
     "enumerate": lambda: enumerate([1, 2]), "map": lambda: map(abs, [1, 2]), "cycle": lambda: itertools.cycle([1, 2]),
@@ -313,3 +355,19 @@ def test_iterators_that_hold_items_are_captured_whole(make: Callable[[], Any]) -
     expected, left = two(first := begun(), X), begun()
     got = stator.compile(two, backend="eager", fullgraph=True)(left, X)
     assert repr(got) == repr(expected) and list(left) == list(first)
+
+
+@pytest.mark.parametrize("take", [lambda it: [value for _, value in it], lambda it: [next(it)[1]]], ids=["all", "one"])
+def test_a_dict_that_grows_behind_its_iterator(take: Callable[[Any], Any]) -> None:
+    """The user's iterator is moved while the dict is as the program walked it."""
+    def fn(table: dict[str, float], x: torch.Tensor) -> Any:
+        it = iter(table.items())
+        first = next(it)
+        stator.graph_break()
+        found = take(it)
+        table["new"] = x + first[1]
+        return found, drained(it)
+
+    for cls in (dict, collections.OrderedDict):
+        same_as_eager(fn, call(cls(a=1.0, b=2.0, c=3.0), X), call(cls(a=4.0, b=5.0), X),
+                      fullgraph=False)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from stator import _hook
 from stator.heap import pure_readers
-from stator.heap.iterators.outside_iterators import advanced, exhausted, steps_left
+from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.raw_access import new_shell
 
 
@@ -37,11 +38,22 @@ def test_container_behind() -> None:
     assert pure_readers.container_behind(it) is None
 
 
-def test_steps_left() -> None:
-    it = iter({"a": 1, "b": 2, "c": 3})
-    assert steps_left(it) == 3
-    assert steps_left(advanced(it, 2)) == 1
-    assert steps_left(exhausted(it)) == -1
+def test_places_of_iterators_of_dicts() -> None:
+    table = {"a": 1, "b": 2, "c": 3}
+    it = iter(table)
+    assert _hook.walker_place(it) == (0, 3, False)
+    assert _hook.walker_place(advanced(it, 2)) == (2, 1, False)
+    assert _hook.walker_place(exhausted(it)) == ()
+    backwards = reversed(table)
+    assert _hook.walker_place(advanced(backwards, 2)) == (0, 1, False)
+    table["d"] = 4
+    with pytest.raises(RuntimeError, match="changed size"):
+        next(backwards)
+    assert _hook.walker_place(backwards) == (0, 1, True)
+    with pytest.raises(TypeError, match="an iterator of a dict is needed"):
+        _hook.walker_place(iter([]))
+    with pytest.raises(TypeError, match="an iterator of a dict is needed"):
+        _hook.spoil_walker(iter([]))
 
 
 def test_what_is_behind_holders() -> None:

@@ -117,7 +117,16 @@ def two_in_a_row(x: Any) -> Any:
     return x, logs
 
 
-WHOLE = [always, read_inside, ignored, ignored_in_part, once_for_each_line, after_a_reset, nested, shown_around,
+def without_gradients(x: Any) -> Any:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with torch.no_grad():
+            y = helper(x)
+        warnings.warn("behind", stacklevel=1)
+    return y, seen
+
+
+WHOLE = [always, without_gradients, read_inside, ignored, ignored_in_part, once_for_each_line, after_a_reset, nested, shown_around,
          raised_out_of, two_in_a_row]
 
 
@@ -130,6 +139,15 @@ def of_an_operation(x: Any) -> Any:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         y = x[:1].std()
+    return y, [each.category for each in seen]
+
+
+def of_an_operation_without_gradients(x: Any) -> Any:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with torch.no_grad():
+            y = x[:1].std()
+        warnings.warn("behind", stacklevel=1)
     return y, [each.category for each in seen]
 
 
@@ -206,7 +224,7 @@ def read_beside_an_operation(x: Any) -> Any:
     return y, before, after, len(seen)
 
 
-BROKEN = [of_an_operation_after_a_break, of_a_cast, of_a_mask, read_beside_an_operation, by_filters_of_outside, of_an_operation, of_the_caller, of_another_class, broken_inside, left_open, once]
+BROKEN = [of_an_operation_without_gradients, of_an_operation_after_a_break, of_a_cast, of_a_mask, read_beside_an_operation, by_filters_of_outside, of_an_operation, of_the_caller, of_another_class, broken_inside, left_open, once]
 
 
 def described(value: Any, whole: bool) -> Any:

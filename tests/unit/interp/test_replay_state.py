@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -355,3 +357,25 @@ def test_writes_to_views_that_a_replay_gave_are_counted(backend: str) -> None:
             program(*inputs)
         seen.append(([x._version for x in inputs], [x.tolist() for x in inputs]))
     assert seen[0] == seen[1] and len(found) == DEPTH - 1
+
+
+class Activated(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = functools.partial(nn.functional.gelu, approximate="tanh")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(super().forward(x))
+
+
+def test_a_partial_of_a_replayed_layer_gets_no_dict() -> None:
+    model = stack(cls=Activated)()
+    before = [[type(part) for part in gc.get_referents(layer.act)] for layer in model.layers]
+    with events.record() as log, torch.no_grad(), counting(Activated) as found:
+        compiled = stator.compile(model, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(X), model(X))
+    assert len(found) == DEPTH - 1 and len([each for each in log if isinstance(each, events.CaptureStarted)]) == 1
+    assert before == [[type(part) for part in gc.get_referents(layer.act)] for layer in model.layers]
+    model.layers[2].act.keywords["approximate"] = "none"
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), model(X))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 
 import pytest
@@ -199,3 +201,53 @@ def test_a_callback_that_raises_is_reported_by_cpython(monkeypatch):
     compiled = stator.compile(raises, backend="eager")
     assert compiled(X, 3)[1] and compiled(X, 4)[1]
     assert seen == ["3", "4"]
+
+
+def copied(p, x):
+    return weakref.ref(copy.copy(p))() is None, weakref.ref(copy.deepcopy(p))() is None, x + 1
+
+
+def pickled(p, x):
+    return weakref.ref(pickle.loads(pickle.dumps(p)))() is None, weakref.ref(pickle.loads(pickle.dumps([p]))[0])() is None, x + 1
+
+
+def looked_at(p, x):
+    made = [Number(1), Number(2), Number(3), Number(4)]
+    seen = vars(made[0]), id(made[1]) > 0, hash(made[2]) != 0, repr(made[3]) != ""
+    refs = [weakref.ref(each) for each in made]
+    table, members = weakref.WeakValueDictionary(enumerate(made)), weakref.WeakSet(made)
+    counts = [weakref.getweakrefcount(each) > 0 for each in made]
+    made.clear()
+    return [each() is None for each in refs], len(table), len(members), counts, len(seen), x + 1
+
+
+def held_by_a_function_that_died(p, x):
+    def make():
+        held = Number(5)
+        (lambda: held)()
+        return weakref.ref(held)
+
+    def default(held=Number(6)):
+        return weakref.ref(held)
+
+    ref = default()
+    del default
+    return make()() is None, ref() is None, x + 1
+
+
+def held_by_a_function_that_lives(p, x):
+    held = Number(7)
+
+    def get():
+        return held.n
+
+    ref = weakref.ref(held)
+    table = {"key": [ref]}
+    del held.n
+    held.n = id(ref) and 8
+    return table["key"][0]() is not None, get(), x + 1
+
+
+@pytest.mark.parametrize("fn", [copied, pickled, looked_at, held_by_a_function_that_died, held_by_a_function_that_lives])
+def test_objects_die_that_the_trace_has_looked_at(fn):
+    same_as_eager(fn, call(Number(1), X), call(Number(2), X), fullgraph=False)

@@ -21,7 +21,7 @@ from stator.heap.raw_access import instance_dict
 from stator.interp import noted_effects
 from stator.interp.rule_registry import LISTED, rule
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import Hook, outside_callable
+from stator.library.autograd.autograd_hooks import Hook, outside_callable
 
 _WHAT = "a hook on a grad_fn"
 _CLASSES = [cls for cls in vars(torch._C._functions).values() if isinstance(cls, type)]

@@ -31,7 +31,7 @@ from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
-from stator.library.torch.gradients import require_plain
+from stator.library.autograd.gradients import require_plain
 from stator.library.torch.higher_order_operators import modules_of
 from stator.native.torch_ops import draws_random_numbers
 

@@ -32,11 +32,11 @@ from stator.interp.noted_effects import Converted, note_warning
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd, grad_of
 from stator.interp.vm import VM
-from stator.library.torch import gradients
+from stator.library.autograd import gradients
+from stator.library.autograd.leaf_hooks import LeafHooks
+from stator.library.autograd.module_hooks import ModuleHooks
 from stator.library.torch.compiler_functions import BACKWARD
 from stator.library.torch.layers_and_optimisers import RECURRENT
-from stator.library.torch.leaf_hooks import LeafHooks
-from stator.library.torch.module_hooks import ModuleHooks
 from stator.settings.process_config import config
 
 

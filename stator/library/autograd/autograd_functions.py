@@ -37,8 +37,10 @@ from stator.interp.mechanisms import fingerprints
 from stator.interp.mutation_check import MutationCheck
 from stator.interp.objects.descriptors import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
+from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import has_changes
+from stator.library.autograd.autograd_hooks import has_changes
+from stator.library.autograd.backward_code import FunctionAhead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
 
@@ -112,7 +114,9 @@ def traced(vm: VM, application: Application) -> Any:
         constant = [i for i, part in enumerate(tensors) if is_constant_result(application, part)]
         refuse_unusual(name, ahead, parts, tensors)
         saved = own_tensors(ctx, ahead)
-        behind, places = backward_graph(vm, application, members, parts, tensors, constant, saved)
+        function = FunctionAhead(vm, name, instance_dict(ctx) or {}, lambda: backward_graph(
+            vm, application, members, parts, tensors, constant, saved))
+        behind, places = function.first
         refuse_changes(witness, f"{name}.backward")
     with ahead.reopened():
         made = [*tensors, *[each for each in saved if not any(each is tensor for tensor in tensors)]]
@@ -122,6 +126,7 @@ def traced(vm: VM, application: Application) -> Any:
     flowing = tuple(value for value in inputs if type(value) is FakeTensor)
 
     def gradients(*grads: FakeTensor) -> list[FakeTensor | None]:
+        function.require_same()
         back = [grad for number, grad in enumerate(grads) if number not in constant]
         answers = backward(*map(empty_like, saved), *back, *more)
         return [None if place is None else answers[place] for place in places]
@@ -294,7 +299,7 @@ def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
     if marks.allowed_in_graph(cls):
         return call_allowed(vm, apply_of(cls), inputs, {}, cont)
     application = begun(vm, cls, inputs)
-    # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
+    # Inside an inner graph a transform of torch.func may be at work, which calls the class itself for its rules.
     if application.differentiable and vm.recorder.scope.enclosing is None \
             and find(vm, cls, "backward") is not _SingleLevelFunction.__dict__["backward"]:
         try:
@@ -367,7 +372,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     def gradients(*grads: FakeTensor) -> list[torch.Tensor | None]:
         """Those of `backward`, run on fakes; the node runs it itself."""
         if has_changes(vm) or not all(type(grad) is FakeTensor for grad in grads):
-            raise Break("SB016", f"{name}.backward beside changes that are still to be written back")
+            raise behind_autograd(vm, "SB016", f"{name}.backward beside changes that are still to be written back")
         instance_dict(application.ctx)["saved_tensors"] = tuple(saved)  # type: ignore[index]
         function = functools.partial(vm.sync(lambda: vm.load_attr(application.cls, "backward")), application.ctx)
         with without_grad(vm.torch_state):
@@ -413,10 +418,9 @@ def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bo
     storages: set[int] = set()
     repeatable = True
     for node in reversed(list(recorder.graph.nodes)):
-        if node in application.marked or node.op == "placeholder" or node.users:
-            continue
-        if node.target is operator.getitem and node.args[0] in application.marked \
-                and is_a(node.args[0].meta.get("example_value"), (tuple, list)):
+        if node in application.marked or node.op == "placeholder" or node.users or (
+                node.target is operator.getitem and node.args[0] in application.marked
+                and is_a(node.args[0].meta.get("example_value"), (tuple, list))):
             continue
         storages |= written_storages(node)
         repeatable = repeatable and is_repeatable(node)

@@ -26,7 +26,8 @@ from stator.interp.frame import Continuation, Frame
 from stator.interp.mechanisms import fingerprints
 from stator.interp.rule_registry import suspending_rule
 from stator.interp.vm import VM
-from stator.library.torch.autograd_hooks import outside_callable, why_disabled
+from stator.library.autograd.autograd_hooks import outside_callable, why_disabled
+from stator.library.autograd.backward_code import Call, checkpoint_ahead
 from stator.library.torch.higher_order_operators import empty_like, finish, interpreted, modules_of
 from stator.native.torch_ops import draws_random_numbers
 
@@ -37,8 +38,8 @@ _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug
 class Region:
     """A running checkpoint: its options, and the state of the trace before it."""
 
-    def __init__(self, vm: VM, reentrant: bool, keeps_stream: bool) -> None:
-        self.reentrant, self.keeps_stream = reentrant, keeps_stream
+    def __init__(self, vm: VM, reentrant: bool, keeps_stream: bool, call: Call) -> None:
+        self.reentrant, self.keeps_stream, self.call = reentrant, keeps_stream, call
         self.marks = vm.recorder.region.marks
         self.last = vm.recorder.graph._root._prev
         self.before = fingerprints(vm) if torch.is_grad_enabled() else None
@@ -87,6 +88,7 @@ class EndOfRegion(Continuation):
         if self.region.before is not None:
             self.region.require_repeatable(vm, value)
             self.region.note_reads(vm)
+            checkpoint_ahead(vm, self.region.nodes(vm), self.region.call)
         vm.give(value, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -114,7 +116,7 @@ def _checkpoint(vm: VM, cont: Any, function: Any, *args: Any, **kwargs: object) 
     contexts = options.get("context_fn", noop_context_fn)
     if contexts is not noop_context_fn:
         return vm.give(selective(vm, function, args, given, contexts), cont)
-    region = Region(vm, reentrant, options.get("preserve_rng_state", True) is not False)
+    region = Region(vm, reentrant, options.get("preserve_rng_state", True) is not False, (function, args, given))
     # An inner region is part of the outer one, which recomputes it anyway.
     vm.recorder.region.marks = region.marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE,
                                          "ac_graph_id": next(_graph_ids)}

@@ -23,14 +23,14 @@ from torch.fx.node import has_side_effect
 from stator import _core
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import autograd_boundaries as boundaries
-from stator.graph.state.torch_state import ANOMALY_MODE
 from stator.host.suspended_patches import own_entry
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
 from stator.interp.rule_registry import rule
-from stator.interp.tensors.tensor_bookkeeping import behind_autograd
+from stator.interp.tensors.tensor_bookkeeping import behind_autograd, is_leaf
 from stator.interp.vm import VM
+from stator.library.autograd.gradient_checks import checked, guard_engine, without_anomaly_mode
 
 _WHAT = "torch.autograd.grad inside captured code"
 FORWARD = Strategy.FORWARD_MODE
@@ -82,15 +82,13 @@ def require_plain_engine(vm: VM, what: str, flags: tuple[Any, ...], accumulates:
     vm.recorder.refuse_tangents(what)
     hooked = any(hook is not None and (hook.node is None and not accumulates or hook.on_node)
                  for _, hook in vm.autograd.hooks.values())
-    if (vm.autograd.retained or vm.autograd.watches) and not accumulates or vm.torch_state.hooks or hooked:
+    if (vm.autograd.retained or vm.autograd.watches) and not accumulates or vm.autograd.pushed_hooks or hooked:
         raise Break("SB016", f"{what}, after retain_grad() or a hook was registered")
     if any(flag is not None and type(flag) is not bool for flag in flags):
         raise Break("SB016", f"{what}, with flags that are no constants")
-    if torch.is_anomaly_enabled() or vm.torch_state.is_changed(ANOMALY_MODE):
-        raise Break("SB016", f"{what}, in anomaly mode")
+    guard_engine(vm, what)
     if any(note.kept for note in vm.tensors.data.values()):
         raise Break("SB016", f"{what}, after an assignment to Tensor.data of a saved tensor")
-    vm.heap.guard_call(torch.is_anomaly_enabled, False)
 
 
 def tensors_of(vm: VM, what: str, value: object, or_none: bool = False) -> list[Any]:
@@ -128,8 +126,7 @@ def leaves_behind(vm: VM, what: str, outputs: list[Any], accumulates: bool = Fal
     trackers = [tracker for leaf in leaves if (tracker := vm.heap.by_standin.get(id(leaf))) is not None]
     if not _core.plain_leaves(*[tracker.original for tracker in trackers]):
         raise Break("SB016", f"{what}, which calls a hook")
-    sources = tuple(tracker.source for tracker in trackers)
-    vm.heap.guard_call(_core.plain_leaves, True, *sources)
+    vm.heap.guard_call(_core.plain_leaves, True, *[tracker.source for tracker in trackers])
     return leaves
 
 
@@ -140,7 +137,7 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
         # Gradients are as large as their tensors: a size that a formula makes (of a mask) stays inside.
         with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
                 vm.recorder.symbols.shape_env.ignore_fresh_unbacked_symbols(), \
-                torch.autograd.set_multithreading_enabled(False):
+                torch.autograd.set_multithreading_enabled(False), without_anomaly_mode():
             found: tuple[Any, ...] = torch.autograd.grad(outputs, inputs, seeds, **options)
     except Break:  # of code of the program that the engine calls
         raise
@@ -163,6 +160,7 @@ def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: objec
                      found: tuple[Any, ...], target: Callable[..., Any] = torch.autograd.grad,
                      more: tuple[Any, ...] = (), made: Sequence[Any] = ()) -> fx.Node:
     """One node; `more` are arguments, and `made` are results, behind the usual ones."""
+    target = checked(vm, target, outputs, bool(more))
     node = vm.recorder.record("call_function", target, (outputs, inputs, seeds, *more), options, (*found, *made))
     vm.recorder.log.changes += 1
     vm.autograd.consumes = vm.autograd.consumes or not (
@@ -249,3 +247,24 @@ def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: ob
     vm.recorder.record("call_function", boundaries.new_parameter, (data, requires_grad), {}, made)
     vm.recorder.log.changes += 1
     return made
+
+
+@rule(C.TensorBase.retain_grad)
+def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
+    """A node at which compilers cut the graph; no compiler gets a graph that has used the tensor already."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    with torch._C.DisableTorchFunction():
+        has_gradient = fake.requires_grad
+    if not has_gradient:
+        vm.native_unhooked(C.TensorBase.retain_grad, (fake,))  # raises what eager raises
+    if not is_leaf(vm, fake, tracker):
+        if tracker is None and vm.recorder.scope.enclosing is None \
+                and any(map(boundaries.wants_grad, vm.recorder.node_of(fake).users)):
+            vm.recorder.keep_as_it_is()
+        if tracker is not None:
+            raise Break("SB016", "retain_grad()")
+        require_plain(vm, "retain_grad()")
+        vm.recorder.record("call_function", boundaries.retain_gradient, (fake,), {}, None)
+        vm.recorder.log.changes += 1
+        vm.autograd.retained[id(fake)] = fake
+    return None

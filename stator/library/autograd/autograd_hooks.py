@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import save_on_cpu
 from torch.fx.node import has_side_effect
@@ -33,6 +34,7 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
+from stator.library.autograd.backward_code import hook_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
 from stator.source import CALL_TEXTS
 
@@ -99,7 +101,7 @@ def refused(why: str, turn_off: Strategy | None = None) -> Break:
 class Pushed:
     """A pair of hooks that the trace has pushed: what it stands for, and what was saved under it."""
 
-    pack: Any
+    hooks: tuple[Callable[..., Any], Callable[..., Any]]
     lossless: bool
     marks: dict[str, Any]  # of nodes, before
     saved: dict[Any, Any] = field(default_factory=dict)  # looks of a tensor -> such a fake
@@ -107,7 +109,7 @@ class Pushed:
 
 
 @rule(A._push_saved_tensors_default_hooks)
-def _push_hooks(vm: VM, pack_hook: object, unpack_hook: object, /) -> None:
+def _push_hooks(vm: VM, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any], /) -> None:
     recorder = vm.recorder
     if why_disabled(vm) is not None:
         raise refused(f"{HOOKS} where they are forbidden")
@@ -124,12 +126,12 @@ def _push_hooks(vm: VM, pack_hook: object, unpack_hook: object, /) -> None:
     hooks = pack_hook, unpack_hook
     lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in hooks)
     pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.autograd.hook_cells) for each in hooks)
-    entry = Pushed(pack_hook, lossless, recorder.region.marks)
+    entry = Pushed(hooks, lossless, recorder.region.marks)
     node = PushHooks(pack, unpack)
     recorder.region.marks = {}
     recorder.record("call_function", node, (), {}, None)
     recorder.region.marks = {} if lossless else {BOUNDARY: True}
-    A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
+    A._push_saved_tensors_default_hooks(_noting(vm, entry), lambda fake: fake)
     pushed.append(entry)
     recorder.region.under_hooks = True
     vm.torch_state.hooks.append(node.leave)
@@ -144,9 +146,9 @@ def _pop_hooks(vm: VM) -> None:
         raise refused(f"{HOOKS}, beside changes that are still to be written back")
     recorder.region.under_hooks = False
     for fake in entry.saved.values():
-        require_pure(vm, entry.pack, fake)
+        require_pure(vm, entry.hooks[0], fake)
     A._pop_saved_tensors_default_hooks()
-    vm.autograd.pushed_hooks.pop()
+    vm.autograd.popped_hooks.append(vm.autograd.pushed_hooks.pop())
     recorder.region.marks = {}
     recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
     recorder.region.marks = entry.marks
@@ -154,20 +156,17 @@ def _pop_hooks(vm: VM) -> None:
 
 
 def _noting(vm: VM, entry: Pushed) -> Any:
-    """The hook that the trace itself pushes: it notes what autograd saves, and keeps nothing."""
-    def note(fake: FakeTensor) -> None:
-        if entry.lossless:
-            return
+    """The hook that the trace itself pushes: it notes what autograd saves, for which the fake itself is kept."""
+    def note(fake: FakeTensor) -> FakeTensor:
+        if entry.lossless and (fake.device.type == "cpu" or fake.is_contiguous()):
+            return fake
         entry.disturbed = entry.disturbed or has_changes(vm)
         looks = (str(fake.shape), str(fake.stride()), fake.dtype, fake.device) if fake.layout is torch.strided \
             else id(fake)
         entry.saved.setdefault(looks, fake)
+        return fake
 
     return note
-
-
-def _never(packed: object) -> Any:
-    raise NotImplementedError("through operations under hooks on saved tensors")
 
 
 def has_changes(vm: VM) -> bool:
@@ -176,18 +175,19 @@ def has_changes(vm: VM) -> bool:
         or any(tracker.shape is not ShadowKind.TENSOR for tracker in changed_trackers(vm.heap))
 
 
-def require_pure(vm: VM, pack: Any, fake: FakeTensor) -> None:
-    """Break where the hook, given such a tensor, does anything but compute."""
+def require_pure(vm: VM, function: Callable[..., object], fake: FakeTensor) -> object:
+    """Return the result of a hook for such a tensor; break where the hook does anything but compute."""
     with torch._C.DisableTorchFunction():
         given = empty_like(fake) if fake.layout is torch.strided else fake.clone()
     try:
         with without_grad(vm.torch_state):
-            interpreted(vm, HOOKS, pack, [given], ())
+            made = interpreted(vm, HOOKS, function, [given], ())[1]
     except Raised as raised:
         raise refused(f"{HOOKS}, where one raises a {type(raised.exc).__name__}") from None
     with torch._C.DisableTorchFunction():
         if given._version:
             raise refused(f"{HOOKS}, where one changes what it is given")
+    return made
 
 
 class HooksAround:
@@ -334,20 +334,7 @@ def removed_handle() -> RemovableHandle:
     return RemovableHandle(collections.OrderedDict())
 
 
-def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
-    what = "a hook on a tensor"
-    grad = empty_like(fake)
-    with without_grad(vm.torch_state):
-        part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
-    with torch._C.DisableTorchFunction():
-        if grad._version:
-            raise Break("SB016", f"{what} that changes the gradient in place")
-        result = grad if result is None else result
-        if type(result) is not FakeTensor:
-            raise Break("SB016", f"{what} that returns a {type(result).__name__}")
-        if (result.shape, result.dtype, result.device) != (grad.shape, grad.dtype, grad.device):
-            raise Break("SB016", f"{what} that returns a tensor of another kind than the gradient")
-    with part.reopened():
-        part.finish([result], single=True)
+def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> fx.Node:
+    part = hook_ahead(vm, fake, function)
     modules, operands = modules_of(part)
     return vm.recorder.record("call_function", register_graph, (fake, modules[0], operands), {}, None)
