@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stator.capture import call_site, miss, stages
+from stator.capture import call_site, miss, stages, trace
 from stator.capture.trace import Trace
 from stator.emit.effects import write_back
 from stator.emit.rebuild import decimal_contexts, returned_objects
@@ -201,7 +201,7 @@ SWITCHES = [
                                                      assignment.store_generic(vm, obj, *args, cont)),
            ("setattr_that_is_setitem_outside",)),
     Switch("default deny", without_denial, ("clock", "random_module")),
-    Switch("decimals on a context of their own", without(context_variables, "own_context", no_context),
+    Switch("decimals on a context of their own", without(trace, "own_context", no_context),
            ("decimals_under_a_context",)),
     Switch("settings of decimals", without(context_variables, "same_thread_context"), ("decimals_under_a_context",)),
     Switch("flags of decimals", without(decimal_contexts, "raised_flags", lambda thread: ()), ("decimals_under_a_context",)),
