@@ -217,7 +217,9 @@ class Snapshotter:
         label = f"function {value.__module__}.{value.__qualname__}"
         if value.__module__ != self.home:
             return Snapshot(label)
-        cells = [self.cell_content(cell) for cell in value.__closure__ or ()]
+        # The namespace of a class that a decorator replaced is emptied by the collector: 3.14 holds it for annotations.
+        cells = [self.cell_content(cell) for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+                 if name != "__classdict__"]
         return self.compose(label, path, __defaults__=value.__defaults__, __kwdefaults__=value.__kwdefaults__,
                             __dict__=dict(value.__dict__), __name__=value.__name__, __doc__=value.__doc__,
                             __closure__=cells)  # fmt: skip

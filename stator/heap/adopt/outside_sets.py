@@ -58,9 +58,10 @@ def adopt_members(heap: Heap, value: object, source: Source, target: object) -> 
         members = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(members)]
         heap.services.check_hashes(members)
     layout = _core.set_layout(value)
-    fill, given = (frozenset.__new__, (target, members)) if is_a(target, type) and target not in (set, frozenset) else \
-        (_core.fill_set, (target, layout, members))
-    standin = heap.services.run_native(fill, given)
+    subclass = is_a(target, type) and target not in (set, frozenset)
+    standin = heap.services.run_native(_core.fill_set, (frozenset if subclass else target, layout, members))
+    if subclass:  # a copy of a frozenset keeps the places of its members, which a list of them does not
+        standin = heap.services.run_native(frozenset.__new__, (target, standin))
     return standin, members, SetTable(layout, _core.set_layout(standin) == layout, len(members))
 
 
