@@ -75,9 +75,9 @@ for record in (sys.version_info, sys.flags, sys.float_info, sys.int_info, sys.ha
 declare_named_fields(type(sys.get_asyncgen_hooks()))
 
 # Object lifetimes.
-for counted in (gc.get_threshold, gc.get_debug):
+for counted in (gc.get_threshold, gc.get_debug, gc.isenabled):
     row.shell(gc, counted.__name__, depends=counted, why="a setting, guarded by its value")
-row.impure(gc, "isenabled get_count get_stats is_tracked is_finalized get_freeze_count")
+row.impure(gc, "get_count get_stats is_tracked is_finalized get_freeze_count")
 row.deny(gc, "*", code="SB019", why=LIFETIME)
 row.impure(_weakref, "getweakrefcount", code="SB019", why=LIFETIME)
 row.deny(_weakref, "getweakrefs", code="SB019", why=LIFETIME)

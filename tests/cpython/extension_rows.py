@@ -33,6 +33,7 @@ def declare() -> None:
     row.shell(extension, "float_pack float_unpack make_exception_with_doc awaitType")
     if hasattr(extension, "awaitType"):
         row.shell(extension.awaitType, "__new__ __init__ __await__")
+    row.shell(extension, "unicode_legacy_string")
     if hasattr(extension, "hamt"):  # an immutable mapping in C, which hashes and compares its keys
         mapping = type(extension.hamt())
         row.deep(extension, "hamt", calls_back=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stator.capture import call_site, miss, stages
+from stator.capture import call_site, miss, stages, trace
 from stator.capture.trace import Trace
 from stator.emit.effects import write_back
 from stator.emit.rebuild import decimal_contexts, returned_objects
@@ -42,7 +42,7 @@ from stator.interp.tensors import tensor_bookkeeping, tensor_copies
 from stator.interp.vm import VM
 from stator.library.python import (
     caches_and_locks,
-    contexts,
+    context_variables,
     lifetimes,
     random_numbers,
     types_and_classes,
@@ -201,9 +201,9 @@ SWITCHES = [
                                                      assignment.store_generic(vm, obj, *args, cont)),
            ("setattr_that_is_setitem_outside",)),
     Switch("default deny", without_denial, ("clock", "random_module")),
-    Switch("decimals on a context of their own", without(contexts, "own_context", no_context),
+    Switch("decimals on a context of their own", without(trace, "own_context", no_context),
            ("decimals_under_a_context",)),
-    Switch("settings of decimals", without(contexts, "guard_decimal_settings"), ("decimals_under_a_context",)),
+    Switch("settings of decimals", without(context_variables, "same_thread_context"), ("decimals_under_a_context",)),
     Switch("flags of decimals", without(decimal_contexts, "raised_flags", lambda thread: ()), ("decimals_under_a_context",)),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.noted.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(caches_and_locks, "kept_result", lambda wrapper, key: caches_and_locks.ABSENT),

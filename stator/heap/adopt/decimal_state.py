@@ -19,7 +19,9 @@ from stator.host.value_kinds import is_a
 from stator.source import Source
 
 State = tuple[Any, ...]
-READ_BY_C = frozenset({decimal.Context})  # classes of which only C code finds some attributes
+FOUND_BY_C: dict[int, tuple[str, ...]] = {  # attributes that only C code finds, by the id of the method that does
+    id(vars(decimal.Context).get(name)): ("flags", "traps")
+    for name in ("__getattribute__", "__setattr__", "__delattr__")}
 
 
 def context_state(context: object) -> State:

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.adopt.decimal_state import READ_BY_C
+from stator.heap.adopt.decimal_state import FOUND_BY_C
 from stator.heap.adopt.instances import BOXED_LATER, box_attributes
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Box, ShadowKind
@@ -72,8 +72,8 @@ def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation
     method = find(vm, type(obj), special)
     if method is vars(threading.local).get(special) and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
-    if type(obj) in READ_BY_C:
-        return vm.give(vm.native_unhooked(method, (obj, name) if value is MISSING else (obj, name, value)), cont)
+    if id(method) in FOUND_BY_C and (value is MISSING or name in FOUND_BY_C[id(method)]):
+        return vm.call(method, (obj, name) if value is MISSING else (obj, name, value), {}, cont)
     if type(method) is not types.WrapperDescriptorType or method.__name__ != special:
         return call_special(vm, method, obj, (name,) if value is MISSING else (name, value), cont)
     store_generic(vm, obj, name, value, cont)

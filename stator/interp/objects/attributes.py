@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.adopt.decimal_state import READ_BY_C
+from stator.heap.adopt.decimal_state import FOUND_BY_C
 from stator.heap.adopt.instances import BOXED_LATER, box_attributes
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
@@ -81,8 +81,8 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
             return load_attr(vm, vm.sync(lambda: load_generic(vm, obj, "__origin__", None)), name, cont)
         if cls in PROXIES:
             return load_attr(vm, behind_proxy(vm, obj), name, cont)
-        if cls in READ_BY_C:
-            return vm.give(vm.native_unhooked(getattribute, (obj, name)), cont)
+        if name in FOUND_BY_C.get(id(getattribute), ()):
+            return vm.call(getattribute, (obj, name), {}, cont)
         if getattribute in _C_LOOKUPS:
             descr = find(vm, cls, name)
             value = MISSING if type(descr) is property else read_through_c(vm, obj, name)

@@ -30,7 +30,7 @@ def _methods(cls: type, *without: str) -> list[object]:
     return [value for name, value in vars(cls).items() if type(value) in _C_CODE and name not in without]
 
 
-@rule(*_methods(decimal.Context, "__getattribute__", "__new__"), *_methods(_SIGNALS))
+@rule(*_methods(decimal.Context, "__new__"), *_methods(_SIGNALS))
 def _call_method(vm: VM, callee: Callable[..., object], holder: object, /, *args: object, **kwargs: object) -> object:
     args, kwargs = _plain(vm, args), dict(zip(kwargs, _plain(vm, kwargs.values()), strict=True))
     if any(map(vm.heap.is_opaque, (holder, *args, *kwargs.values()))) or callee.__name__ in _CONVERTS and any(

@@ -44,7 +44,7 @@ _WHOLE = [function for function in _OF_NUMPY if function.__name__ in _NUMPY_WHOL
 
 def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
-    if id(stream) in vm.random.known:
+    if id(stream) in vm.random.known or type(stream) is random.SystemRandom:  # without a state, in Python
         return stream
     if id(stream) not in vm.random.seeded and Strategy.DRAWN_NUMBERS in vm.turned_off:
         guard_state(vm, stream)
@@ -52,7 +52,7 @@ def known_stream(vm: VM, stream: object) -> Any:
 
 
 def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
-    if type(known) is random.Random:
+    if isinstance(known, random.Random):
         if isinstance(function, types.FunctionType):
             return vm.push(vm.frame_for(function, (known, *args), kwargs), cont)
         return vm.give(vm.native_unhooked(function, (known, *specialise_deep(vm, args)), kwargs), cont)

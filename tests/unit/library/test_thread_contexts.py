@@ -208,3 +208,33 @@ def test_state_of_files(tmp_path: pathlib.Path) -> None:
 def test_files_that_reading_changes_break(program) -> None:
     with pytest.raises(stator.Unsupported):
         stator.compile(program, backend="eager", fullgraph=True)()
+
+
+def test_subclasses_of_contexts() -> None:
+    def program(x):
+        class Own(decimal.Context):
+            def __init__(self, prec):
+                decimal.Context.__init__(self, prec=prec)
+                self.label = "own"
+
+        context = Own(4)
+        context.traps[decimal.Inexact] = False
+        context.capitals = 0
+        try:
+            del context.label
+        except AttributeError as error:
+            return context.divide(Decimal(1), Decimal(3)), context.flags[decimal.Inexact], str(error), x + 1
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))
+
+
+def test_a_context_of_a_subclass_from_outside_breaks() -> None:
+    class Own(decimal.Context):
+        pass
+
+    context = Own(prec=5)
+    compiled = stator.compile(lambda: (context.divide(Decimal(1), Decimal(3)), context.flags[decimal.Inexact]),
+                              backend="eager")
+    assert compiled() == (Decimal("0.33333"), True)
+    assert context.flags[decimal.Inexact]
