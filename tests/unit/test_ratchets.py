@@ -51,19 +51,25 @@ def test_any_only_falls():
 
 @pytest.mark.parametrize("path", ["stator/m.py", "csrc/m.cpp"])
 def test_files_are_short(path: str):
-    assert not list(ratchets.too_long_files({path: "x\n" * 500}, {}))
-    assert list(ratchets.too_long_files({path: "x\n" * 501}, {})) == [f"{path} has 501 lines, more than 500"]
-    assert not list(ratchets.too_long_files({path: "x\n" * 510}, {path: 510}))
-    assert list(ratchets.too_long_files({path: "x\n" * 511}, {path: 510})) == [f"{path} has 511 lines, more than 510"]
+    assert not ratchets.long_files({path: "x\n" * 500})
+    assert ratchets.long_files({path: "x\n" * 501}) == {path: 501}
+    assert list(ratchets.too_long({path: 501}, {}, 500)) == [f"{path} has 501 lines, more than 500"]
+    assert not list(ratchets.too_long({path: 510}, {path: 510}, 500))
+    assert list(ratchets.too_long({path: 511}, {path: 510}, 500)) == [f"{path} has 511 lines, more than 510"]
 
 
-def test_the_package_shrinks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ratchets, "GOAL_LINES", 2)
-    sources = {"a.py": "x\n" * 3, "b.py": "x\n" * 2}
-    assert not list(ratchets.too_many_lines(sources, 5))
-    assert list(ratchets.too_many_lines(sources, 4)) == ["stator/ has 5 lines outside later rooms, more than the 4 that it had"]
-    assert not list(ratchets.too_many_lines({**sources, "stator/artifacts/c.py": "x\n" * 9}, 5))
-    assert not list(ratchets.too_many_lines({"a.py": "x\n" * 2}, 1))  # the goal is reached
+def test_functions_are_short():
+    def method_of(lines: int) -> str:
+        return "class Each:\n    def walk(self):\n" + "        x = 1\n" * (lines - 1) + "    y = 1\n"
+
+    assert dict(ratchets.functions_of(method_of(7))) == {"Each.walk": 7}
+    assert not ratchets.long_functions({"m.py": method_of(60)})
+    assert ratchets.long_functions({"m.py": method_of(61)}) == {"m.py:Each.walk": 61}
+
+
+def test_lines_are_counted_by_room():
+    sources = {"stator/api.py": "x\n", "stator/interp/a.py": "x\n" * 2, "stator/interp/calls/deep/b.py": "x\n" * 5}
+    assert ratchets.lines_of_rooms(sources) == {"stator/interp/calls": 5, "stator/interp": 2, "stator": 1}
 
 
 def test_words_of_file_names_are_known():
@@ -75,12 +81,13 @@ def test_words_of_file_names_are_known():
 
 
 def test_update_lowers_and_never_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    stored = {"any": 10, "lines": 100, "long_files": {"a.c": 600, "b.c": 600, "c.c": 600}}
-    measured = {"any": 11, "lines": 90, "long_files": {"a.c": 550, "b.c": 700, "d.c": 501}}
-    assert ratchets.lowered(stored, measured) == {"any": 10, "lines": 90, "long_files": {"a.c": 550, "b.c": 600}}
+    stored = {"any": 10, "long_files": {"a.c": 600, "b.c": 600, "c.c": 600}, "long_functions": {"f": 70}}
+    measured = {"any": 11, "long_files": {"a.c": 550, "b.c": 700, "d.c": 501}, "long_functions": {"f": 65, "g": 61}}
+    assert ratchets.lowered(stored, measured) == {
+        "any": 10, "long_files": {"a.c": 550, "b.c": 600}, "long_functions": {"f": 65}}
     store = tmp_path / "ratchets.json"
-    store.write_text(json.dumps({"any": 10**6, "lines": 0, "long_files": {}}))
+    store.write_text(json.dumps({"any": 10**6, "long_files": {}, "long_functions": {}}))
     monkeypatch.setattr(ratchets, "STORE", store)
     ratchets.main(["--update"])
     kept = json.loads(store.read_text())
-    assert 0 < kept["any"] < 10**6 and kept["lines"] == 0 and kept["long_files"] == {}
+    assert 0 < kept["any"] < 10**6 and kept["long_files"] == kept["long_functions"] == {}
