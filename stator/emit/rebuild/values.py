@@ -49,7 +49,7 @@ from stator.heap.raw_access import (
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.objects.descriptors import is_outside
+from stator.interp.objects.native_attributes import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS

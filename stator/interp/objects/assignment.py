@@ -22,7 +22,7 @@ from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_c
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
-from stator.interp.objects import descriptors, function_attributes
+from stator.interp.objects import descriptors, function_attributes, native_attributes
 from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.objects.class_views import show_attribute
 from stator.interp.objects.descriptors import call_special, is_data_descriptor, no_attribute
@@ -131,7 +131,7 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
         return vm.native(object.__setattr__, (obj, name, None))  # raises CPython's own error
     tracker = vm.heap.by_standin.get(id(obj))
-    if tracker is None and descriptors.is_outside(vm, obj):  # a function or an enum member
+    if tracker is None and native_attributes.is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
         if type(shadow) in UNREAD:
             raise unread(shadow, f"an assignment to attribute {name!r}")
@@ -192,7 +192,7 @@ def give_dict(vm: VM, descr: Any, obj: object, namespace: object) -> None:
 
 def refuse_another_dict(vm: VM, obj: object) -> None:
     """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
-    if vm.heap.tracker_of(obj) is not None or descriptors.is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
+    if vm.heap.tracker_of(obj) is not None or native_attributes.is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
     vm.heap.dicts.owners.pop(id(instance_dict(obj)), None)
 
@@ -217,7 +217,7 @@ def is_assigned_member(vm: VM, descr: object, obj: object, name: str, value: obj
 def refuse_the_users_own(vm: VM, obj: object, what: str) -> None:
     """An object that stands for itself is not written to while tracing."""
     tracker = vm.heap.by_standin.get(id(obj))
-    if type(obj) is numpy.ndarray or (tracker is None and descriptors.is_outside(vm, obj)) \
+    if type(obj) is numpy.ndarray or (tracker is None and native_attributes.is_outside(vm, obj)) \
             or (tracker is not None and tracker.shape is ShadowKind.OPAQUE):
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
@@ -296,7 +296,7 @@ def delete_from_dict(vm: VM, obj: object, name: str, descr: object, cont: Contin
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         if own is None and not vm.heap.is_opaque(obj):
             return vm.native(object.__delattr__, (obj, name))  # the same
-        return descriptors.raise_to(vm, cont, AttributeError(no_attribute(type(obj), name)))
+        return native_attributes.raise_to(vm, cont, AttributeError(no_attribute(type(obj), name)))
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:

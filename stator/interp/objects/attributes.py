@@ -27,7 +27,7 @@ from stator.host.value_kinds import is_a, module_of
 from stator.interp.arrays.native_numpy import load_held_attr
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.objects import descriptors
+from stator.interp.objects import descriptors, native_attributes
 from stator.interp.objects.weak_access import PROXIES, behind_proxy
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
@@ -201,7 +201,7 @@ def read_instance_dict(vm: VM, obj: object, name: str) -> Any:
         if value is MISSING and (tracker.initial_dict is None or name not in tracker.initial_dict):
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
-    if descriptors.is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
+    if native_attributes.is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
         base = DictOf(heap.source_of(obj))
         known = heap.known(own, base)
         if known is not None:  # it was taken as a value, or written to

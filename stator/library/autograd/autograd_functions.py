@@ -35,7 +35,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import find
 from stator.interp.mechanisms import fingerprints
 from stator.interp.mutation_check import MutationCheck
-from stator.interp.objects.descriptors import is_outside
+from stator.interp.objects.native_attributes import is_outside
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM

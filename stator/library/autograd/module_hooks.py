@@ -27,7 +27,7 @@ from stator.host.hook_handles import handle_numbers_kept
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.noted_effects import note_warning
-from stator.interp.objects.descriptors import is_outside
+from stator.interp.objects.native_attributes import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd
 from stator.interp.vm import VM

@@ -18,8 +18,9 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import GiveNone, store_attr
 from stator.interp.objects.attributes import load_attr
-from stator.interp.objects.descriptors import bind_class_method, read_c_member
+from stator.interp.objects.descriptors import bind_class_method
 from stator.interp.objects.items import contains, delete_item, get_item, set_item
+from stator.interp.objects.native_attributes import read_c_member
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import Pinned
