@@ -187,8 +187,8 @@ register("SB014", "outside iterator or generator",
          cause="an iterator that was made outside is advanced; its position cannot be read without moving it",
          example="it = itertools.tee(map(abs, xs))[0]; stator.compile(lambda x: x + next(it))",
          remedy="make the iterator inside the compiled function, or pass a list")
-register("SB015", "input or output", cause="the program reads or writes files, sockets or processes",
-         example="open(path).read()",
+register("SB015", "input or output", cause="the program opens files for writing, or uses sockets or processes",
+         example="open(path, \"a\").write(text)",
          remedy="do it outside the compiled function, or exclude the function with stator.disable",
          inherent=True)
 register("SB016", "autograd call inside", cause="the program runs autograd inside the captured code",

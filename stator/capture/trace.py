@@ -7,7 +7,6 @@ ends, whatever the ending.
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 import threading
 import types
@@ -33,6 +32,7 @@ from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind, tensor_values
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
+from stator.host.garbage_collection import collector_paused
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.calls import function_mode_stack
 from stator.interp.frame import UNBOUND, Bug, Frame
@@ -161,11 +161,12 @@ def strategy_around(vm: VM) -> Strategy | None:
 
 def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace:
     """A trace with remembered propagation or, where the program asks for what that does not keep, an exact one."""
-    try:
-        return trace_once(begin, stop_step, stop, exact=False)
-    except ExactNeeded:
-        pass  # and left behind: an exception that the program raises must not get it as its context
-    return trace_once(begin, stop_step, stop, exact=True)
+    with collector_paused():  # a collection would run finalizers of unrelated objects inside the trace
+        try:
+            return trace_once(begin, stop_step, stop, exact=False)
+        except ExactNeeded:
+            pass  # and left behind: an exception that the program raises must not get it as its context
+        return trace_once(begin, stop_step, stop, exact=True)
 
 
 def nothing() -> None:
@@ -209,8 +210,6 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     grad = torch.is_grad_enabled()
     result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)
     given_up = False  # whether nobody gets the trace: then nobody else lets go of what it holds
-    collecting = gc.isenabled()
-    gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
     limit = vm.progress.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
     budget_before = _hook.set_recursion_budget(limit // 2)
@@ -272,8 +271,6 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         sys.setrecursionlimit(limit)
         if given_up:
             result.release()
-        if collecting:
-            gc.enable()
     return result
 
 

@@ -127,7 +127,7 @@ def is_c_type(value: object) -> bool:
     return False
 
 
-def native_attributes(owner: object) -> Iterator[tuple[str, Any]]:
+def c_members(owner: object) -> Iterator[tuple[str, Any]]:
     """Every C callable and C attribute that a module or a type owns, with constructible C types."""
     for name, raw in list(vars(owner).items()):
         value = underlying(raw)
@@ -153,7 +153,7 @@ def type_of(value: object) -> type:
 
 def _names(owner: object, names: str, wanted: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
     if names == "*":
-        for name, value in native_attributes(owner):
+        for name, value in c_members(owner):
             if isinstance(value, wanted) and id(value) not in ROWS:
                 yield name, value
         return

@@ -75,8 +75,9 @@ for record in (sys.version_info, sys.flags, sys.float_info, sys.int_info, sys.ha
 declare_named_fields(type(sys.get_asyncgen_hooks()))
 
 # Object lifetimes.
-for counted in (gc.get_threshold, gc.get_debug, gc.isenabled):
+for counted in (gc.get_threshold, gc.get_debug):
     row.shell(gc, counted.__name__, depends=counted, why="a setting, guarded by its value")
+row.impure(gc, "isenabled", why="the collector is off while a call is traced, and while guards are evaluated")
 row.impure(gc, "get_count get_stats is_tracked is_finalized get_freeze_count")
 row.deny(gc, "*", code="SB019", why=LIFETIME)
 row.impure(_weakref, "getweakrefcount", code="SB019", why=LIFETIME)

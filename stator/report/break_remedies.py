@@ -164,20 +164,21 @@ PROCESS = os.getppid()
 def program(x):
     return x * PROCESS / PROCESS
 """)],
-    "SB015": [Remedy("a file that is read in every call", """
+    "SB015": [Remedy("a file that is opened for writing in every call", """
 import torch
 
 def program(x):
-    with open("/dev/null") as file:
-        return x + len(file.read())
+    with open("/dev/null", "a") as file:
+        file.write("called")
+    return x + 1
 """, """
 import torch
 
-with open("/dev/null") as file:
-    LENGTH = len(file.read())
+FILE = open("/dev/null", "a")
 
 def program(x):
-    return x + LENGTH
+    FILE.write("called")
+    return x + 1
 """)],
     "SB004": [Remedy("an operator without a rule for its shape", """
 import torch

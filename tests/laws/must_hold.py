@@ -34,7 +34,7 @@ FACTS: tuple[tuple[str, str, str], ...] = (
     ("active TorchFunctionMode", "mode_that_decides", "guards of kind GLOBAL_STATE"),
     ("ContextVar", "context_variable", "guards of kind EQUALS"),
     ("threading.local", "thread_local", "guards of kind EQUALS"),
-    ("target of a weak reference", "weak_reference_target", "stand-ins of instances"),
+    ("target of a weak reference", "weak_reference_target", "a trace lets go of objects"),
     ("os.environ", "environment_variable", "guards of kind EQUALS"),
     ("time", "clock", "default deny"),
     ("random", "random_number_in_arithmetic", "random numbers are drawn later"),

@@ -147,8 +147,8 @@ FAULTS = [
     Fault("places of members that were removed", REBUILT, "if (!entry.key) continue;",
           "if (!entry.key || (FAULT && entry.hash == -1)) continue;"),
     # Names of places.
-    Fault("families of sources", ORIGIN, "agree(left, right, family_name(), false)",
-          "(FAULT ? 1 : agree(left, right, family_name(), false))"),
+    Fault("families of sources", ORIGIN, "int equal = are_of_one_family(left, right);",
+          "int equal = FAULT ? 1 : are_of_one_family(left, right);"),
     never("what tells sources of a family apart", ORIGIN, "equal > 0"),
     Fault("what a source starts from", ORIGIN, "left = provenance_of(left)->base.get();",
           "if (FAULT) return 1;\n    left = provenance_of(left)->base.get();"),

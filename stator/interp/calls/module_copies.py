@@ -19,7 +19,7 @@ from stator.breaks import Break
 from stator.interp.iteration import PLANNERS
 from stator.interp.rule_registry import alias
 from stator.interp.services import VM
-from stator.native.rows_declare import NAMES, ROWS, is_c_type, native_attributes
+from stator.native.rows_declare import NAMES, ROWS, c_members, is_c_type
 
 _HEAD, _WORD = object.__basicsize__, ctypes.sizeof(ctypes.c_void_p)
 _POINTERS = {types.BuiltinFunctionType: (0,), types.MethodDescriptorType: (3,), types.ClassMethodDescriptorType: (3,),
@@ -116,8 +116,8 @@ def _pairs(module: types.ModuleType, original: types.ModuleType) -> Iterator[tup
 def _type_pairs(value: type, other: type) -> Iterator[tuple[object, object]]:
     if value.__basicsize__ == other.__basicsize__:
         yield value, other
-        theirs = dict(native_attributes(other))
-        yield from ((part, theirs[key]) for key, part in native_attributes(value)
+        theirs = dict(c_members(other))
+        yield from ((part, theirs[key]) for key, part in c_members(value)
                     if key in theirs and _same_code(part, theirs[key]))
 
 

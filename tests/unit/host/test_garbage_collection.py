@@ -54,7 +54,15 @@ def test_the_program_reads_its_own_setting() -> None:
     def asks(x: torch.Tensor) -> Any:
         return x + 1, gc.isenabled()
 
-    assert stator.compile(asks, backend="eager")(torch.ones(2))[1] is True
+    compiled = stator.compile(asks, backend="eager")
+    assert compiled(torch.ones(2))[1] is True
+    gc.disable()
+    try:
+        assert compiled(torch.ones(2))[1] is False
+        assert stator.compile(asks, backend="eager")(torch.ones(2))[1] is False
+    finally:
+        gc.enable()
+    assert compiled(torch.ones(2))[1] is True
 
 
 def test_a_weak_set_is_read_while_another_thread_adds_to_it() -> None:

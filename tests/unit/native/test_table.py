@@ -215,10 +215,14 @@ class Plain:
 
 
 @pytest.mark.parametrize("read", [list, tuple, dict.fromkeys, collections.deque], ids=lambda read: read.__name__)
-def test_the_order_of_a_set_that_addresses_decide_is_never_traced(read):
-    def ordered(x):
+def test_the_order_of_a_set_that_addresses_decide_is_traced_where_no_member_leaves(read):
+    def ordered(x, leaves):
         first, second = Plain(), Plain()
-        return x + (next(iter(read({first, second}))) is first)
+        place = next(iter(read({first, second}))) is first
+        return (x + place, first) if leaves else x + place
+
+    def codes(leaves):
+        return [reason.code for reason in stator.explain(ordered, backend="eager")(torch.ones(2), leaves).break_reasons]
 
     assert lookup(read).shows_order
-    assert [reason.code for reason in stator.explain(ordered, backend="eager")(torch.ones(2)).break_reasons] == ["SB013"]
+    assert codes(True) == ["SB013"] and codes(False) == []

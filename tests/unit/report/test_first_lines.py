@@ -84,8 +84,8 @@ def reads_the_clock():
 @first_line("SB015 input or output: builtins.open")
 def opens_a_file():
     def f(x):
-        with open("/dev/null") as file:  # here
-            return x + len(file.read())
+        with open("/dev/null", "a") as file:  # here
+            return x + len(file.name)
     compiled(f)(X)
 
 
