@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -19,10 +20,12 @@ from hidden_failures import is_hidden_failure  # noqa: E402
 from stator.backends import compiled_graphs  # noqa: E402
 from stator.backends.graph_key import Unkeyed  # noqa: E402
 from stator.capture import call_site_family, code_memory, miss  # noqa: E402
+from stator.settings.process_config import config  # noqa: E402
 from tests.comparison import Report, identity_mode  # noqa: E402
 
 take_from_family, record_of, key_of = miss.take_from_family, code_memory.record_of, compiled_graphs.key_of
 LANG = Path(__file__).parent / "lang"
+ENVIRONMENT = frozenset(os.environ)
 MODULES = 50  # so many new ones are worth a collection
 REDONE: list[str] = []  # tests during which a graph or a capture failed and the call was made again
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
@@ -87,13 +90,21 @@ def compile_alone(*args: object) -> Any:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, pluggy.Result[None], None]:
-    """Say it of the test that leaves a hook behind, not of a later one that meets it."""
+    """Fail the test that leaves a hook or a setting behind, not a later one that meets it."""
     outcome = yield
-    if default_evaluator_installed():
-        return
-    install_default_evaluator()
-    if outcome.exception is None:
-        outcome.force_exception(AssertionError(f"{item.nodeid} left another function to evaluate frames"))
+    left = []
+    if not default_evaluator_installed():
+        install_default_evaluator()
+        left.append("another function to evaluate frames")
+    if config._values:
+        left.append(repr(dict(config._values)))
+        config._values.clear()
+    if names := [name for name in os.environ if name.startswith("STATOR_") and name not in ENVIRONMENT]:
+        left += names
+        for name in names:
+            del os.environ[name]
+    if left and outcome.exception is None:
+        outcome.force_exception(AssertionError(f"{item.nodeid} left {', '.join(left)}"))
 
 
 def pytest_warning_recorded(warning_message: Any, nodeid: str) -> None:

@@ -112,13 +112,8 @@ def bundled() -> bool:
         return bool(saved.stator_artifacts and torch.compiler.load_cache_artifacts(data).stator_artifacts)
 
 
-@contextlib.contextmanager
-def key_in(folder: str) -> Iterator[None]:
-    before, stator.config.artifact_key_file = stator.config.artifact_key_file, f"{folder}/key"
-    try:
-        yield
-    finally:
-        stator.config.artifact_key_file = before
+def key_in(folder: str) -> contextlib.AbstractContextManager[None]:
+    return stator.config.patch(artifact_key_file=f"{folder}/key")
 
 
 @contextlib.contextmanager

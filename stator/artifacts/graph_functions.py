@@ -122,6 +122,8 @@ def _functions(target: Thing, with_kernels: bool) -> Iterator[tuple[str, Thing]]
         yield "fake", fake.func
     for key, each in target.py_kernels.items():
         yield f"python {key}", each
+    if not torch._C._dispatch_has_kernel(target.name()):
+        return  # an operator of TorchScript alone, which the dispatcher does not know
     described = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "Meta")
     for line in torch._C._dispatch_dump(target.name()).splitlines():
         key, _, place = line.partition(": registered at ")

@@ -152,6 +152,12 @@ def is_used() -> bool:
     return bool(given) or current() is not None
 
 
+def is_written() -> bool:
+    """Whether a capture of this process is stored."""
+    store = current()
+    return store is not None and store.mode is Mode.READ_WRITE
+
+
 def get(key: str) -> Container | None:
     """The container of a key, among those that were handed over or in the current store."""
     if key in given:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stator import events
+from stator.artifacts import store
 from stator.artifacts.container import Container
 from stator.artifacts.entry_writer import describe, report_left_out
 from stator.artifacts.site_reader import Site
@@ -39,7 +40,7 @@ def captured() -> Iterator[tuple[str, Container]]:
 def note_capture(site: Site, seconds: float) -> None:
     """An entry was captured: write it now, or when the process ends if writing takes too long beside capturing."""
     slot = slots.get(site.points)
-    if slot is not None:
+    if slot is not None and store.is_written():
         slot.captured += seconds
         slot.is_new = True
         if slot.writes < _AT_ONCE or slot.written <= slot.captured * _SHARE:

@@ -12,6 +12,7 @@ import torch
 import stator
 from stator import events
 from stator.artifacts import store as room
+from stator.artifacts import store_writes
 from stator.artifacts.container import Container, Limits, pack
 from stator.artifacts.store import Mode, Store
 from stator.artifacts.store_lookup import Slot
@@ -219,3 +220,28 @@ def test_why_not_cached_names_a_file_that_is_refused(folder):
         assert [event.path for event in log if isinstance(event, events.ArtifactRefused)] == [str(path)]
         assert str(path) in (stator.why_not_cached(compiled) or "")
         assert not path.is_symlink() and (folder / "moved").exists()  # written anew, by the capture
+
+
+@pytest.mark.parametrize("mode", ["read", "handed over"])
+def test_nothing_is_described_where_nothing_is_written(folder, monkeypatch, mode):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a capture was described")
+
+    monkeypatch.setattr(store_writes, "describe", refuse)
+    monkeypatch.setitem(room.given, "another", SAMPLE)
+    where = {"artifact_dir": str(folder), "artifact_mode": "read"} if mode == "read" else {}
+    with config.patch(**where):
+        assert room.is_used() and not room.is_written()
+        assert torch.equal(stator.compile(doubled, backend="eager")(torch.ones(2)), torch.ones(2) * 2)
+
+
+def zeroed(x):
+    torch.ops.aten._no_grad_zero_(x)  # an operator of TorchScript, which the dispatcher does not know
+    return x + 1
+
+
+def test_operators_of_torchscript_are_described(folder, monkeypatch):
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    with config.patch(artifact_dir=str(folder)):
+        x = torch.ones(2)
+        assert torch.equal(stator.compile(zeroed, backend="eager")(x), torch.ones(2)) and not x.any()
