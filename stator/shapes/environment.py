@@ -18,6 +18,7 @@ import torch.fx.experimental.validator  # ShapeEnv imports it when it first need
 from torch._guards import Source as TorchSource
 from torch.fx.experimental import sym_node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, SLoc
+from torch.utils._sympy.functions import Identity
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from stator.source import Source, unpinned
@@ -134,6 +135,15 @@ class TraceEnvironment(ShapeEnv):
             if "not a subset of" not in str(error):
                 raise
 
+    def replace(self, expr: Any) -> Any:
+        """Put known numbers into an expression, also where sympy does not take Identity(1.0) for one."""
+        try:
+            return super().replace(expr)
+        except ValueError as error:
+            if "not comparable" not in str(error):
+                raise
+        return with_numbers(expr, {symbol: self._find(symbol) for symbol in expr.free_symbols})
+
     def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: object = None) -> Any:
         try:
             return super().evaluate_sym_node(sym_node, size_oblivious, fallback_value)
@@ -145,6 +155,16 @@ class TraceEnvironment(ShapeEnv):
             if number is UNKNOWN:
                 raise
             return number
+
+
+def with_numbers(expression: Any, known: dict[sympy.Symbol, Any]) -> Any:
+    """Replace symbols from the innermost operand outwards; an Identity that has become a number is that number."""
+    if expression.is_Symbol:
+        return known[expression]
+    if not expression.args:
+        return expression
+    parts = [with_numbers(part, known) for part in expression.args]
+    return parts[0] if type(expression) is Identity and parts[0].is_number else expression.func(*parts)
 
 
 _add = sym_node._optimized_add

@@ -91,6 +91,18 @@ def division_by_an_item(x, n):
 
 
 @program
+def products_of_truncated_floats(x, n):
+    height, width = n[0].item(), n[1].item()
+    best, most = 0, 0
+    for rows, columns in ((6, 7), (5, 9), (11, 3)):
+        scale = min(columns / width, rows / height)
+        area = min(int(width * scale) * int(height * scale), width * height)
+        if area > most:
+            most, best = area, rows
+    return x * best + most
+
+
+@program
 def groups_of_equal_values(x, n):
     kinds = n.tolist()
     runs = [kinds[0]]
