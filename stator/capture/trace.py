@@ -6,17 +6,18 @@ ends, whatever the ending.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
 from stator import _core, _hook
@@ -28,7 +29,7 @@ from stator.graph.record.recorder import Recorder
 from stator.graph.state.quiet_logging import muted
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
 from stator.graph.state.suspended_modes import mode_around, put_back
-from stator.guards.global_state import global_state
+from stator.guards.global_state import GlobalState, global_state
 from stator.guards.guard import Guard, Kind, tensor_values
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
@@ -59,11 +60,11 @@ class Trace:
     """A finished trace: exactly one of `value`, `error` and `stop` is set."""
 
     vm: VM
-    value: Any = None
+    fake_mode: FakeTensorMode
+    value: object = None
     error: BaseException | None = None  # the program's own exception
     stop: Break | None = None
     grad_at_start: bool = True
-    fake_mode: Any = None
     frame: Frame | None = None  # the innermost frame, where the trace stopped
 
     def release(self) -> None:
@@ -87,11 +88,11 @@ class Trace:
             self.error.__traceback__ = None
 
 
-def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
+def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[object, ...]) -> Frame:
     """The frame of the call, each argument an unread box."""
     unit = decode(fn.__code__)
     names = unit.local_names
-    slots: list[Any] = [UNBOUND] * unit.nlocalsplus
+    slots: list[object] = [UNBOUND] * unit.nlocalsplus
     for index, raw in enumerate(bound):
         slots[index] = boxed_argument(vm, raw, Local(names[index], index))
     vm.heap.sources[id(fn)] = Pinned(fn)
@@ -99,13 +100,13 @@ def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
     return Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
 
 
-def enter_default_devices(vm: VM, around: list[Any]) -> None:
+def enter_default_devices(vm: VM, around: list[TorchFunctionMode]) -> None:
     """`with torch.device(...)` around the call is a mode that the recorder plays itself."""
     vm.torch_state.devices += [mode.device for mode in around if type(mode) is DeviceContext]
     vm.torch_state.devices_at_start = len(vm.torch_state.devices)
 
 
-def enter_modes(vm: VM, around: list[Any]) -> None:
+def enter_modes(vm: VM, around: list[TorchFunctionMode]) -> None:
     """Other modes around the call; the guard of torch's state compares their classes."""
     vm.modes.active += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
                         for level, mode in enumerate(around) if type(mode) is not DeviceContext
@@ -184,14 +185,15 @@ def new_fake_mode() -> FakeTensorMode:
         del sys.tracebacklimit
 
 
-def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
-    """Interpret from the frames that `begin` makes: root, innermost, exception; `stop_step`: raise `stop` before it."""
-    with put_back():
-        state, around = global_state(), function_modes_around()
-        hooks_around = _core.saved_hooks_of_program()
-    compiler_functions.ignore_peer_bookkeeping()
-    register_loaded()
-    fake_mode = new_fake_mode()
+# Checks where a trace ends: what the program has begun and not ended breaks, at a value and at an exception.
+RETURN_CHECKS = (function_mode_stack.require_balance, gradients.require_left, backward_code.require_kept,
+                 autograd_hooks.require_popped, warning_filters.require_ended)
+ERROR_CHECKS = (autograd_hooks.require_popped, warning_filters.require_ended, weak_references.require_awaited,
+                finalizers.refuse_instances, refuse_unfinished)
+
+
+def new_vm(fake_mode: FakeTensorMode, state: GlobalState, exact: bool) -> VM:
+    """The interpreter of one trace; rooms below it reach it through the services that are set here."""
     recorder = Recorder(fake_mode)
     recorder.propagation.enabled = not exact
     heap = Heap(recorder)
@@ -207,70 +209,95 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
-    grad = torch.is_grad_enabled()
-    result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)
-    given_up = False  # whether nobody gets the trace: then nobody else lets go of what it holds
+    return vm
+
+
+@contextlib.contextmanager
+def interpreter_limits(vm: VM) -> Iterator[None]:
+    """Raise the recursion limit for the tracer's own frames; route frames below C code to this trace."""
     limit = vm.progress.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
     budget_before = _hook.set_recursion_budget(limit // 2)
-    asked_before = _hook.exchange_callback(vm.intercepted)
+    callback_before = _hook.exchange_callback(vm.intercepted)
     try:
-        enter_default_devices(vm, around)
-        refuse_dual_level(vm)
-        refuse_active_modes()
-        if stop is not None:
-            vm.stop_step, vm.progress.stop = stop_step, stop
-        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, own_context(vm):
-            vm.frame = Thunk(nothing)  # user code that runs before there is a frame (a key's __hash__)
-            root, innermost, thrown = begin(vm)
-            vm.frame = innermost or root
-            warning_filters.watch_warnings(vm)
-            vm.frame = None
-            enter_modes(vm, around)
-            autograd_hooks.HooksAround(vm, hooks_around)
-            try:
-                result.value = vm.run(root, innermost, thrown)
-                function_mode_stack.require_balance(vm)
-                gradients.require_left(vm)
-                backward_code.require_kept(vm)
-                autograd_hooks.require_popped(vm)
-                warning_filters.require_ended(vm)
-            except Bug as bug:
-                raise bug.error from None
-            except (Exception, SystemExit, GeneratorExit) as error:
-                autograd_hooks.require_popped(vm)
-                warning_filters.require_ended(vm)
-                weak_references.require_awaited(vm)
-                finalizers.refuse_instances(vm)
-                refuse_unfinished(vm)
-                result.error = error
-            except Break as reason:
-                turn_off_inside(vm, reason)
-                raise
-            finally:
-                autograd_hooks.leave_hooks(vm)
-                # Later operations are not those of the program.
-                recorder.region.function_modes, recorder.services.listening = [], muted
-                # inside the modes: leaving inference mode brings back the dispatch keys of its start
-                vm.torch_state.close()
+        yield
+    finally:
+        _hook.exchange_callback(callback_before)
+        _hook.set_recursion_budget(budget_before)
+        sys.setrecursionlimit(limit)
+
+
+@contextlib.contextmanager
+def trace_ended(result: Trace) -> Iterator[None]:
+    """Keep the break and the innermost frame of a trace that ends; undo what its mechanisms changed in the process."""
+    vm = result.vm
+    try:
+        yield
     except Break as reason:
         result.stop = reason
         if reason.stop.turn_off is None:
             reason.stop.turn_off = strategy_around(vm)
-    except BaseException:
-        given_up = True
-        raise
     finally:
         vm.generators.live = False
         undo(vm)
         if vm.replay is not None:
             vm.replay.close()
         result.frame, vm.frame = vm.frame, None
-        _hook.exchange_callback(asked_before)
-        _hook.set_recursion_budget(budget_before)
-        sys.setrecursionlimit(limit)
-        if given_up:
-            result.release()
+
+
+def interpret(result: Trace, begin: Begin, around: list[TorchFunctionMode], hooks_around: bool) -> None:
+    """Run the frames that `begin` makes to a value or an exception of the program; a `Break` leaves this function."""
+    vm = result.vm
+    vm.frame = Thunk(nothing)  # user code that runs before there is a frame (a key's __hash__)
+    root, innermost, thrown = begin(vm)
+    vm.frame = innermost or root
+    warning_filters.watch_warnings(vm)
+    vm.frame = None
+    enter_modes(vm, around)
+    autograd_hooks.HooksAround(vm, hooks_around)
+    try:
+        result.value = vm.run(root, innermost, thrown)
+        for check in RETURN_CHECKS:
+            check(vm)
+    except Bug as bug:
+        raise bug.error from None
+    except (Exception, SystemExit, GeneratorExit) as error:
+        for check in ERROR_CHECKS:
+            check(vm)
+        result.error = error
+    except Break as reason:
+        turn_off_inside(vm, reason)
+        raise
+    finally:
+        autograd_hooks.leave_hooks(vm)
+        # Later operations are not those of the program.
+        vm.recorder.region.function_modes, vm.recorder.services.listening = [], muted
+        # inside the modes: leaving inference mode brings back the dispatch keys of its start
+        vm.torch_state.close()
+
+
+def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
+    """Interpret from the frames that `begin` makes: root, innermost, exception; `stop_step`: raise `stop` before it."""
+    with put_back():
+        state, around = global_state(), function_modes_around()
+        hooks_around = _core.saved_hooks_of_program()
+    compiler_functions.ignore_peer_bookkeeping()
+    register_loaded()
+    fake_mode = new_fake_mode()
+    vm = new_vm(fake_mode, state, exact)
+    result = Trace(vm, fake_mode, grad_at_start=torch.is_grad_enabled())
+    try:
+        with interpreter_limits(vm), trace_ended(result):
+            enter_default_devices(vm, around)
+            refuse_dual_level(vm)
+            refuse_active_modes()
+            if stop is not None:
+                vm.stop_step, vm.progress.stop = stop_step, stop
+            with fake_mode, torch._C._EnableTorchFunction(), vm.recorder.mode, own_context(vm):
+                interpret(result, begin, around, hooks_around)
+    except BaseException:
+        result.release()  # nobody gets the trace, and nobody else lets go of what it holds
+        raise
     return result
 
 

@@ -110,7 +110,7 @@ class TraceEnvironment(ShapeEnv):
         """Name no line: torch would walk the stack for each guard, and first import a part of itself for that."""
         return SLoc(framework_loc or "", None), ""  # a text: torch 2.11 cannot show None
 
-    def _refine_ranges(self, expr: Any) -> None:
+    def _refine_ranges(self, expr: sympy.Basic) -> None:
         """Restore ranges where an assertion of the graph contradicts this call's own sizes: torch notes them first."""
         before = None if expr.free_symbols <= self.backed_var_to_val.keys() else dict(self.var_to_range)
         try:
@@ -135,7 +135,7 @@ class TraceEnvironment(ShapeEnv):
             if "not a subset of" not in str(error):
                 raise
 
-    def replace(self, expr: Any) -> Any:
+    def replace(self, expr: sympy.Basic) -> object:
         """Put known numbers into an expression, also where sympy does not take Identity(1.0) for one."""
         try:
             return super().replace(expr)
@@ -157,7 +157,7 @@ class TraceEnvironment(ShapeEnv):
             return number
 
 
-def with_numbers(expression: Any, known: dict[sympy.Symbol, Any]) -> Any:
+def with_numbers(expression: sympy.Basic, known: dict[sympy.Basic, sympy.Basic]) -> sympy.Basic:
     """Replace symbols from the innermost operand outwards; an Identity that has become a number is that number."""
     if expression.is_Symbol:
         return known[expression]

@@ -6,7 +6,6 @@ In: the contexts that the trace has met or made.  Out: statements behind the gra
 from __future__ import annotations
 
 import decimal
-from typing import Any
 
 from stator.emit.services import Rebuilder
 from stator.heap.adopt.decimal_state import ThreadContext, context_state, made_context, put_state, raise_flags
@@ -17,7 +16,7 @@ def rebuild_decimal_context(build: Rebuilder, value: decimal.Context) -> str:
     return build.variable(value, "context", f"{make}({state})")
 
 
-def raised_flags(thread: ThreadContext) -> tuple[Any, ...]:
+def raised_flags(thread: ThreadContext) -> tuple[type[decimal.DecimalException], ...]:
     return tuple(signal for signal, raised in thread.base.flags.items() if raised)
 
 

@@ -47,7 +47,7 @@ def made_context(state: State) -> decimal.Context:
     return put_state(decimal.Context(), state)
 
 
-def raise_flags(signals: tuple[Any, ...]) -> None:
+def raise_flags(signals: tuple[type[decimal.DecimalException], ...]) -> None:
     """Raise flags in the user's context; called by the residual."""
     flags = decimal.getcontext().flags
     for signal in signals:

@@ -7,15 +7,14 @@ The residual assigns to the class, not to the entries behind a view.
 from __future__ import annotations
 
 import types
-from typing import Any
 
 from stator.heap.pure_readers import mapping_behind
 from stator.interp.lookup import MISSING
 from stator.interp.services import VM
 
 
-def class_dict(vm: VM, cls: type) -> types.MappingProxyType[str, Any]:
-    view: types.MappingProxyType[str, Any] = vm.heap.class_view(cls)
+def class_dict(vm: VM, cls: type) -> types.MappingProxyType[str, object]:
+    view: types.MappingProxyType[str, object] = vm.heap.class_view(cls)
     for name in vm.classes.overlays.get(cls, {}):
         show_attribute(vm, cls, name)
     return view
