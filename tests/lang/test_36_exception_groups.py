@@ -1,6 +1,8 @@
 """ExceptionGroup and except*."""
 
 
+import functools
+
 from curriculum import call, case, ramp
 
 
@@ -215,3 +217,27 @@ def parts_raised_again_where_they_are_handled(x):
     except ExceptionGroup as error:
         found.append(shown(error))
     return found, x + 1
+
+
+class Predicate:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __call__(self, error):
+        return type(error) is self.kind
+
+    def method(self, error):
+        return type(error) is self.kind
+
+
+@case(lambda: call(ExceptionGroup("g", [ValueError(1), TypeError(2)]), Predicate(ValueError)),
+      lambda: call(ExceptionGroup("g", [ValueError(1), TypeError(2)]), Predicate(KeyError)), graphs=0)  # fmt: skip
+def predicates_that_are_no_functions(group, predicate):
+    found = []
+    for condition in (predicate, predicate.method, Predicate(TypeError), functools.partial(lambda error: False), 3, int):
+        for where in (group, ExceptionGroup("own", [ValueError(3), TypeError(4)])):
+            try:
+                found.append((repr(where.split(condition)), repr(where.subgroup(condition))))
+            except TypeError as error:
+                found.append(str(error))
+    return found

@@ -6,13 +6,14 @@ groups, as CPython makes them: `derive` of its class, then traceback, cause, con
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
-from stator.interp.lookup import MISSING
+from stator.interp.lookup import MISSING, find
 from stator.interp.objects import operators
 from stator.interp.outside_exceptions import restores_traceback
 from stator.interp.rule_registry import rule
@@ -42,14 +43,30 @@ def _read(vm: VM, value: object, name: str) -> object:
 
 def _check_condition(vm: VM, callee: Callable[..., object], condition: object) -> None:
     """Raise what CPython raises for a condition that is none."""
-    if type(condition) is not types.FunctionType:
+    if not _is_predicate(vm, condition):
         vm.native_unhooked(callee, (ExceptionGroup("", [ValueError()]), condition))
+
+
+def _takes_callables() -> bool:
+    """Whether a condition may be any callable that is no class (since CPython 3.13); before, a function of Python."""
+    try:
+        return ExceptionGroup("", [ValueError()]).split(functools.partial(bool))[0] is not None
+    except TypeError:
+        return False
+
+
+_TAKES_CALLABLES = _takes_callables()
+
+
+def _is_predicate(vm: VM, condition: object) -> bool:
+    return type(condition) is types.FunctionType or _TAKES_CALLABLES and not is_a(condition, type) \
+        and find(vm, type(condition), "__call__") is not MISSING
 
 
 def _split(vm: VM, exc: object, condition: object, with_rest: bool) -> tuple[object, object]:
     """The part of an exception that matches, and the rest of it."""
-    test = condition if type(condition) is types.FunctionType else None
-    matches = vm.call_sync(test, (exc,)) if test is not None else vm.call_sync(isinstance, (exc, condition))
+    test, given = (condition, (exc,)) if _is_predicate(vm, condition) else (isinstance, (exc, condition))
+    matches = vm.call_sync(test, given)
     if operators.truth(vm, matches):
         return exc, None
     if not isinstance(exc, BaseExceptionGroup):
