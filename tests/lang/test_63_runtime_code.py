@@ -132,3 +132,17 @@ def test_a_break_inside_the_code_is_a_break_at_the_call():
         return x + names["depth"]
 
     same_as_eager(fn, call(ramp()), fullgraph=False)
+
+
+@case(call(3), call(4), graphs=0)
+def names_of_a_comprehension_in_a_class_body(n):
+    class Body:
+        y = n
+        shown = [(locals()["x"], vars()["x"], "x" in dir(), eval("x")) for x in (n, 2)]
+        changed = [exec("y = x") for x in (n + 1, 2)]
+        nested = [[sorted(name for name in locals() if name in "ab") for b in (1,)] for a in (1, 2)]
+        after = "x" in locals()
+
+    made = {}
+    exec("y = 0\nshown = [(locals()['x'], 'x' in dir(), eval('x')) for x in (1, 2)]\n[exec('y = x') for x in (1, 2)]", made)
+    return Body.shown, Body.y, Body.changed, Body.nested, Body.after, made["shown"], made["y"]

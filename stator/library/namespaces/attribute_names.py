@@ -63,7 +63,7 @@ def _dir(vm: VM, obj: object = MISSING, /) -> object:
 
 def _names_around(vm: VM) -> object:
     """dir() without an object: names of the namespace around, which the program may have made."""
-    names = names_in(vm.running)
+    names = names_in(vm, vm.running)
     if type(names) is dict:
         return _keys(vm, names)
     keys = vm.call_sync(vm.sync(lambda: load_attr(vm, names, "keys")), ())

@@ -42,6 +42,7 @@ _BY_MEMBERS = frozenset({tuple.__hash__, frozenset.__hash__})
 _BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType.__hash__,
                           types.MethodWrapperType.__hash__})
 _STAYING = (type, types.ModuleType, type(None))
+_OF_CLASS_BODIES = ("__class__", "__classdict__")  # cells beside their namespace
 
 
 class OrDefault(Continuation):
@@ -167,20 +168,18 @@ def _vars(vm: VM, cont: Continuation | None, obj: object = MISSING, /) -> None:
 def _locals(vm: VM) -> Any:
     if Strategy.KEPT_LOCALS in vm.turned_off:
         raise Break("SB020", f"{Strategy.KEPT_LOCALS} over a break", whole_frame=True)
-    return names_in(vm.running)
+    return names_in(vm, vm.running)
 
 
-def names_in(frame: Frame) -> Any:
+def names_in(vm: VM, frame: Frame) -> Any:
     """The namespace that locals() gives in a frame."""
     if frame.names is not None or not frame.code.co_flags & CO_OPTIMIZED:
-        return frame.scope.view() if frame.names is None else frame.names
+        names = frame.scope.view() if frame.names is None else frame.names
+        hidden = hidden_names(frame)
+        return {**vm.call_sync(dict, (names,)), **hidden} if hidden else names
     found: dict[str, Any] = {} if frame.shown_locals is None else frame.shown_locals
     for slot, name in enumerate(frame.unit.local_names):
-        value = frame.locals[slot]
-        if slot in frame.unit.cell_slots or slot in frame.unit.free_slots:
-            value = read_cell(frame, slot) if type(value) is types.CellType else value
-        if type(value) is Box:
-            value = value.force()
+        value = _local(frame, slot)
         if value is not UNBOUND:
             found[name] = value
         else:
@@ -188,6 +187,20 @@ def names_in(frame: Frame) -> Any:
     if ONE_DICT_OF_LOCALS:
         frame.shown_locals = found
     return found
+
+
+def _local(frame: Frame, slot: int) -> object:
+    value = frame.locals[slot]
+    if slot in frame.unit.cell_slots or slot in frame.unit.free_slots:
+        value = read_cell(frame, slot) if type(value) is types.CellType else value
+    return value.force() if type(value) is Box else value
+
+
+def hidden_names(frame: Frame) -> dict[str, object]:
+    """Variables of the comprehensions around that are inlined in a class body or a module (since 3.12)."""
+    found = {name: _local(frame, slot) for slot, name in enumerate(frame.unit.local_names)
+             if slot not in frame.unit.free_slots and name not in _OF_CLASS_BODIES}
+    return {name: value for name, value in found.items() if value is not UNBOUND}
 
 
 def locals_are_kept(vm: VM) -> bool:

@@ -32,7 +32,7 @@ from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.opcodes.name_opcodes import builtins_of, import_module
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.python.object_functions import names_in
+from stator.library.python.object_functions import hidden_names, names_in
 
 _FUTURE = 0
 for _name in __future__.all_feature_names:
@@ -157,10 +157,9 @@ def _run(vm: VM, what: str, source: object, names: object, local_names: object, 
         raise _refused("of something else than a text or code")
     if names is None:
         scope = frame.scope
-        if local_names is None and _is_function(frame.code):
-            local_names = names_in(frame)
-        elif local_names is None:
-            local_names = frame.names
+        if local_names is None:
+            around = _is_function(frame.code) or hidden_names(frame)
+            local_names = names_in(vm, frame) if around else frame.names
     elif type(names) is dict or is_a(names, dict) and vm.heap.tracker_of(names) is None:
         scope = _scope_of(vm, names)  # type: ignore[arg-type]
         _set_builtins(vm, scope)
