@@ -167,7 +167,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         report_eager_call(compiled, "it is marked with stator.disable")
         with restored():
             return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
-    if site.shapes.declared.dims:
+    if site.shapes.declared.checks:
         site.shapes.declared.check_call(site.fn, bound)
     if take_from_family(site, bound) or take_stored(site, bound):
         return _core.RETRY

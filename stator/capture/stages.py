@@ -319,7 +319,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)
     if symbols.origins:
-        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
+        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines, vm.heap.shapes.declared.relations))
     guard_set.prune()
     guards, instances = GuardList(guard_set), guard_set.instances()
     if vm.policy.guard_filter is not None:

@@ -77,6 +77,7 @@ class Settings:
     start: str = "now"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
     guard_filter_fn: Callable[..., Sequence[bool]] | None = None
+    shapes_spec: object = None  # shapes.named_dimensions.Declarations, in the words of torch.compile's argument
 
     def validate(self) -> None:
         require_bool("fullgraph", self.fullgraph)

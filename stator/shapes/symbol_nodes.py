@@ -194,8 +194,10 @@ class SymbolNodes:
 
     def declare(self, operand: Operand, size: int, how: object) -> None:
         """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
-        if type(size) is not torch.SymInt:
-            return  # 0 or 1: a constant, as torch has it
+        if type(size) is not torch.SymInt:  # 0 or 1: a constant, as torch has it
+            if isinstance(how, Dim):
+                self.named.setdefault(how.name, size)
+            return
         self.declared.append((operand, size, how if isinstance(how, Dim) else None))
         if not isinstance(how, Dim):
             return
@@ -203,9 +205,11 @@ class SymbolNodes:
             bool(size >= how.min)
         if operand.property is Property.NUMBER and how.max is not None:
             bool(size <= how.max)
-        known = self.named.setdefault(how.name, size)
-        if known is not size:
+        known = self.named.get(how.name)
+        if type(known) is torch.SymInt:
             bool(known == size)  # a guard: one name is one size
+        else:
+            self.named[how.name] = size
 
     def take_fresh(self, result: object) -> Any:
         """Where in `result` the symbols lie that the operation just made; to be bound to its node."""

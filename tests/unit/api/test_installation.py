@@ -85,7 +85,7 @@ def test_reset_forgets_stators_entries() -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(stator.OptionError):
-        torch.compile(lambda x: x, shapes_spec={})
+        torch.compile(lambda x: x, shapes_spec=3)
 
 
 def test_a_mode_and_options_that_a_backend_cannot_use_are_ignored_aloud() -> None:
