@@ -69,6 +69,7 @@ def start(name: str, command: list[str], folder: Path, caches: str) -> subproces
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1",
                    "TORCHINDUCTOR_CACHE_DIR": os.path.join(caches, name),
                    "TRITON_CACHE_DIR": os.path.join(caches, name, "triton"),
+                   "TORCHINDUCTOR_COMPILE_THREADS": "4",  # of each of a dozen processes
                    "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "TOKENIZERS_PARALLELISM": "false"}
     with (folder / f"{name}.log").open("wb") as output:
         return subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=output,
