@@ -23,7 +23,7 @@ from stator.errors import describe_callable
 from stator.graph.analysis.mutation import is_torchs, may_write_first
 from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.host.value_kinds import is_a, mro_of, name_in_errors
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.arrays.native_numpy import prepared, with_numbers
 from stator.interp.calls import allowed_calls, composite_kernels, function_modes, torch_arguments
 from stator.interp.calls.instantiation import call_class
@@ -34,7 +34,7 @@ from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import Thunk, program_of
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
-from stator.interp.objects.object_texts import guard_names
+from stator.interp.objects.object_texts import guard_names, not_callable
 from stator.interp.rule_registry import CODE_RULES, RULES, TAKES_GRAPH_SCALARS, TAKES_UNREAD
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
@@ -91,7 +91,7 @@ def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont:
         return allowed_calls.call_allowed(vm, vm.guard_identity(fn), args, kwargs, cont)
     method = find(vm, cls, "__call__")
     if method is MISSING:
-        raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
+        raise not_callable(vm, fn)
     if type(method) is types.FunctionType:
         if is_a(fn, torch.nn.Module):
             if vm.replay is not None and not vm.modes.active and not vm.recorder.classes:
