@@ -109,6 +109,23 @@ def _shown(node: fx.Node) -> str:
     return node.meta["source"].text() if "source" in node.meta else node.name
 
 
+def _forget_inner(env: symbolic_shapes.ShapeEnv, result: object) -> None:
+    """Forget the symbols of steps inside of an operation that its result does not depend on.
+
+    torch.combinations selects twice and stacks: two counts that it asserts to be equal, and one is in its result. The
+    operation makes these assertions anew as it runs.
+    """
+    found = symbolic_shapes.compute_unbacked_bindings(env, result, peek=True) or {}
+    inner = set(env.pending_fresh_unbacked_symbols) - found.keys()
+    if not inner or inner & symbolic_shapes.free_unbacked_symbols(result):
+        return
+    env.pending_fresh_unbacked_symbols[:] = [each for each in env.pending_fresh_unbacked_symbols if each not in inner]
+    for symbol, asserts in list(env.deferred_runtime_asserts.items()):
+        asserts[:] = [each for each in asserts if not each.expr.free_symbols & inner]
+        if not asserts:
+            del env.deferred_runtime_asserts[symbol]
+
+
 class SymbolNodes:
     """The symbols of one trace and the nodes of expressions over them."""
 
@@ -221,6 +238,7 @@ class SymbolNodes:
             return None
         try:
             with torch._C.DisableTorchFunction():  # torch reads the layout: no operation of the program
+                _forget_inner(self.shape_env, result)
                 return symbolic_shapes.compute_unbacked_bindings(self.shape_env, result)
         except symbolic_shapes.PendingUnbackedSymbolNotFound as error:
             raise Break("SB003", f"a size that its operation does not give back: {error}") from None
