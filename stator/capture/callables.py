@@ -68,7 +68,7 @@ class CompiledCallable:
     def __init__(self, original: Callable[..., Any], entry: Callable[..., Any]) -> None:
         self._stator_entry = entry
         self.__wrapped__ = original
-        call = getattr(type(original), "__call__", None)
+        call: object = type(original).__call__ if callable(original) else None
         # Of an object whose class has a Python `__call__`: the class may get another one, or the object another class.
         self._stator_method = call if is_function(call) or marks.compiled_mark(call) is not None else None
 
