@@ -274,7 +274,7 @@ class Recorder(InputRecorder):
     def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
-                foreseen = results_of_layer(func, args, kwargs)
+                foreseen = results_of_layer(func, args, kwargs) or refused.results_of_dropout(func, args, kwargs)
                 result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
