@@ -190,8 +190,8 @@ class Wrappers:
 
 
 def _look(tensor: torch.Tensor) -> tuple[object, ...]:
-    extents = (*tensor.shape, *tensor.stride())
-    return *[each.node.expr if type(each) is torch.SymInt else each for each in extents], tensor.dtype, tensor.requires_grad
+    extents = [each.node.expr if type(each) is torch.SymInt else each for each in (*tensor.shape, *tensor.stride())]
+    return *extents, tensor.dtype, tensor.requires_grad
 
 
 def parts_of(tensor: torch.Tensor) -> dict[str, Any]:
