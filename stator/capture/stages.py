@@ -315,6 +315,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guard_slots(vm)
     vm.recorder.known.branches.add_guard(vm.heap.guard_call)
     vm.random.ahead.add_guard(vm.heap.guard_call)
+    vm.recorder.wrappers.nested.add_guard(vm.heap.guard_call)
     guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)
