@@ -88,7 +88,8 @@ class Wrappers:
             result = self.attempt(func, target, *given)
         written = self.outside(seen.written()) if declared is None else declared
         with torch._C.DisableTorchFunction():
-            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols:
+            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols and not (
+                    recorder.scope.data_dependent and any(map(is_jagged, pytree.tree_leaves(given)))):
                 raise Break("SB003", f"{getattr(target, '__name__', target)} of a wrapper subclass")
             self.require_same((args, kwargs))
             result = self.noted(result)
