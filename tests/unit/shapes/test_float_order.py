@@ -32,6 +32,10 @@ PROGRAMS: dict[str, Callable[[float, int], Any]] = {
     "negated sums": lambda f, n: -(f + 1e16) + f,
     "negated sums with one": lambda f, n: (-(f + 1), -(f - 1.0), -(1 - f), f * -1, -1.0 * f - 1),
     "grouped sums": lambda f, n: ((f + 1e16) + n) - (f + 1e16),
+    "a longer sum": lambda f, n: ((1.0 + f / 6.0) - math.cos(0.5) * f, (f - n / 7) + f / 3),
+    "a longer product": lambda f, n: ((f / 3) * (n / 7) * f, (0.1 + f / 3) * (n / 7) * 1.0),
+    "a cube": lambda f, n: (f / 3) * (f / 3) * (f / 3),
+    "a multiple of a sum": lambda f, n: (0.3 * (f / 3 + n / 7), (f / 3 - n / 7) * -0.7),
     "a product over itself": lambda f, n: (f * 2.0) * 0.5 - f * 1.0,
 }
 CALLS = ((1.5, 3), (2.5, 4), (3.7, 5), (-0.0, 0), (0.0, -3), (math.inf, 7), (math.nan, 8), (-2.25, -4), (1e300, 9),
