@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,31 +100,3 @@ def test_a_failing_graph_leaves_gradients_as_eager(looks: bool) -> None:
         return World(step, arguments, lambda: (look_at(model, optimiser)(), list(seen)))
 
     compare(make, 5)
-
-
-def rates_of(backend: str | None, make_schedule: Callable[..., Any]) -> list[float]:
-    model = nn.Linear(4, 1)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
-    schedule = make_schedule(optimiser)
-
-    def step(x: Any) -> None:
-        optimiser.zero_grad()
-        model(x).sum().backward()
-        optimiser.step()
-        schedule.step()
-    compiled = step if backend is None else stator.compile(step, backend=backend)
-    found = []
-    for _ in range(6):
-        compiled(torch.ones(2, 4))
-        found.append(optimiser.param_groups[0]["lr"])
-    return found
-
-
-def test_rates_are_rounded_as_in_eager() -> None:
-    """For the second schedule the base of the first one is an open number; AOTAutograd would order its sums anew."""
-    schedules = torch.optim.lr_scheduler
-    for make_schedule in (lambda o: schedules.CosineAnnealingLR(o, 5),
-                          lambda o: schedules.OneCycleLR(o, 0.1, total_steps=20),
-                          lambda o: schedules.CyclicLR(o, 0.01, 0.1, step_size_up=3)):
-        for backend in ("eager", "aot_eager"):
-            assert rates_of(backend, make_schedule) == rates_of(None, make_schedule)
