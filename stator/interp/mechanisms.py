@@ -106,6 +106,7 @@ class IdentityState(Mechanism):
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
     ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
+    additions: dict[int, tuple[Reference, dict[int, None]]] = field(default_factory=dict)  # ids, by set
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 

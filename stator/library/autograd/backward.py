@@ -35,10 +35,10 @@ from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd, grad_of
 from stator.interp.vm import VM
 from stator.library.autograd import gradients
+from stator.library.autograd.full_backward_hooks import ModuleHooks
 from stator.library.autograd.leaf_hooks import LeafHooks, saved_storages
-from stator.library.autograd.module_hooks import ModuleHooks
 from stator.library.torch.compiler_functions import BACKWARD
-from stator.library.torch.layers_and_optimisers import RECURRENT
+from stator.library.torch.layers_and_optimizers import RECURRENT
 from stator.settings.process_config import config
 
 

@@ -1,4 +1,4 @@
-"""Rules for recurrent layers and for torch's optimisers.
+"""Rules for recurrent layers and for torch's optimizers.
 
     lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph (docs/training.md)
     torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
