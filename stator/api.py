@@ -33,7 +33,6 @@ from stator.settings.options import BackendFunction, Settings, build_settings, r
 from stator.settings.process_config import config
 from stator.settings.stance import set_stance
 from stator.shapes.named_dimensions import read_declarations
-from stator.shapes.torch_shapes import with_shapes_spec
 
 if TYPE_CHECKING:
     from stator.audit.search import Finding
@@ -83,7 +82,7 @@ def compile(model: object = None, *, fullgraph: bool = False, dynamic: bool | No
     check_settings(settings)
     read_declarations(settings.shapes)  # refuses what is not understood, before the first call
     if shapes_spec is not None:
-        settings = with_shapes_spec(settings, shapes_spec)
+        settings = load_module("stator.shapes.torch_shapes").with_shapes_spec(settings, shapes_spec)
     decorate = functools.partial(_compile, settings=settings, disable=disable)
     return decorate if model is None else decorate(model)
 

@@ -254,6 +254,8 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
     if done.stop is not None and done.stop.detail == ASSIGNED and any(
             map(autograd_boundaries.wants_grad, autograd_boundaries.output_nodes(graph))):
         return "a tensor that autograd may have saved, which gets other memory"
+    if recorder.log.in_place and shared_memory.writes_beside_unsafe_views(graph):
+        return "a write, and a view whose schema denies that it is one"
     if recorder.backend.overlaps is None or not recorder.log.in_place:
         return ""
     if autograd_boundaries.needs_old_values(graph):
@@ -315,6 +317,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guard_slots(vm)
     vm.recorder.known.branches.add_guard(vm.heap.guard_call)
     vm.random.ahead.add_guard(vm.heap.guard_call)
+    vm.recorder.wrappers.nested.add_guard(vm.heap.guard_call)
     guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)

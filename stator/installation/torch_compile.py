@@ -37,7 +37,8 @@ def replacement(original: Any, default_backend: object) -> Any:
                 backend: Any = None, mode: str | None = None, options: Any = None, name: str | None = None,
                 disable: bool = False, recompile_limit: int | None = None, isolate_recompiles: bool = False,
                 shapes_spec: object = None) -> Any:
-        say_what_is_ignored()
+        if not is_operator_of_torch(model):  # torch.cond changes settings for a while by itself
+            say_what_is_ignored()
         if backend is None:
             backend = default_of_torch()
         if not in_torchs_config("trace_numpy", True):

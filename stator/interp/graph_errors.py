@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from stator.breaks import Break, Strategy
-from stator.code.handlers import catchers
+from stator.code.enclosing_handlers import catchers
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, is_caught, node_may_fail
 from stator.graph.analysis.mutation import PURE_KERNELS, is_repeatable, operator_name, qualified_name, writes

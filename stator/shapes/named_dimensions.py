@@ -8,13 +8,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 
 from stator.errors import DeclarationError, OptionTypeError, OptionValueError
 from stator.settings.options import Settings
+
+if TYPE_CHECKING:
+    import sympy
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Relation:
         return sorted(str(symbol) for symbol in self.expression.free_symbols)
 
     def of(self, sizes: Mapping[str, int | sympy.Basic]) -> sympy.Basic:
-        return self.expression.xreplace({sympy.Symbol(name): sympy.sympify(sizes[name]) for name in self.names()})
+        values = {each: sizes[str(each)] for each in self.expression.free_symbols}
+        return self.expression.subs(values, simultaneous=True)
 
 
 @dataclass
@@ -111,7 +114,7 @@ class Declarations:
                                            f"declared as {dim.name!r}")
         sizes = {name: size for name, (_, size) in seen.items()}
         for relation in self.relations:
-            if sizes.keys() >= set(relation.names()) and relation.of(sizes) != sympy.true:
+            if sizes.keys() >= set(relation.names()) and not relation.of(sizes):
                 shown = ", ".join(f"{seen[name][0]} is {sizes[name]}" for name in relation.names())
                 raise DeclarationError(f"{relation.text} is declared, and does not hold in this call: {shown}")
 

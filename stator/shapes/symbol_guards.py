@@ -124,6 +124,9 @@ def shape_guards(symbols: Any, lines: Any, relations: Iterable[Relation] = ()) -
         if expression is sympy.true or expression in seen:
             return
         seen.add(expression)
+        ragged = expression.free_symbols & env.ragged.keys()  # which tensors have one in common is guarded for all
+        for symbol in sorted(expression.free_symbols - ragged if ragged else (), key=str):
+            add(sympy.Eq(symbol, env.backed_var_to_val[symbol], evaluate=False), where)
         if not expression.free_symbols <= origins.keys():
             return  # about unbacked numbers: asserted in the graph
         try:

@@ -187,6 +187,10 @@ class SymbolNodes:
         path = (symbolic_shapes.CallMethodKey("storage_offset"),)
         self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
 
+    def define_ragged(self, symbol: sympy.Symbol, node: fx.Node, path: object) -> None:
+        """The ragged size of a jagged tensor: guards compare tensors for it, and no numbers."""
+        self.definitions.setdefault(symbol, (node, path))
+
     def _define_part(self, part: Any, node: fx.Node, path: object, operand: Operand, where: object) -> None:
         if type(part) is not torch.SymInt:
             return
@@ -345,8 +349,11 @@ class SymbolNodes:
         with self.graph.inserting_before(after):
             node = follow(self.graph, node, tuple(path), self.node_of)
         # Not what the tensor's fake says: it may have another shape by now.
-        hint = self.shape_env.backed_var_to_val.get(symbol)
-        node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+        example = self.shape_env.ragged.get(symbol)
+        if example is None:
+            hint = self.shape_env.backed_var_to_val.get(symbol)
+            example = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+        node.meta["example_value"] = example
         return node
 
 

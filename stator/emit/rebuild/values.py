@@ -50,6 +50,7 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.native_attributes import is_outside
+from stator.interp.objects.set_order import members_as_added
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
@@ -58,7 +59,7 @@ from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
 from stator.library.torch.attention_records import FIELDS, PARAMETERS
 from stator.ranks.option_records import RECORDS, copy_options
-from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText, is_ragged
 from stator.source import Drawn, Source
 
 
@@ -167,6 +168,8 @@ class Rebuilder:
             return self.variable(value, "scalar", f"{self.numpy_of(value.tensor)}[()]")
         if type(value) in UNREAD or id(value) in self.heap.by_standin:
             return self.outside(self.heap.by_standin[id(value)].source)
+        if type(value) is torch.SymInt and is_ragged(value):
+            return self.ragged_size(value)
         number = self.recorder.symbols.numbers.get(value.node.expr)
         if number is not None:
             return self.outside(number[1])
@@ -183,6 +186,19 @@ class Rebuilder:
                 known = self.memo[id(node)] = f"{self.method('item')}({self.tensor(boxed)})"
             return known
         return self.output(node, value)
+
+    def ragged_size(self, value: torch.SymInt) -> str:
+        """The size of a jagged tensor, or a multiple of it: only a tensor itself tells which one it is."""
+        symbols = self.recorder.symbols
+        [symbol] = value.node.expr.free_symbols & symbols.shape_env.ragged.keys()
+        node, path = symbols.definitions[symbol]
+        outer = self.recorder.wrappers.outers[id(node.meta["example_value"])]
+        text = f"{self.tensor(outer)}.size({path[1].idx})"
+        factor = value.node.expr / symbol
+        if factor == 1:
+            return text
+        number = int(factor) if factor.is_number else symbols.shape_env.create_symintnode(factor, hint=None)
+        return f"({text} * {self.value(number)})"
 
     def scalar(self, value: object) -> str:
         if type(value) is float:
@@ -294,11 +310,14 @@ class Rebuilder:
             name = self.variable(value, "d", "{}")
             pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
             return self._fill(name, "{}", f"{{{', '.join(pairs)}}}", pairs, f"{name}.update")
-        parts = [self.value(item) for item in value]
-        return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts)))
+        added = members_as_added(self.vm, value)
+        parts = [self.value(item) for item in (value if added is None else added)]
+        return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts), added is not None))
 
-    def members(self, value: object, cls: type, target: str, parts: str) -> str:
+    def members(self, value: object, cls: type, target: str, parts: str, as_added: bool) -> str:
         """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
+        if as_added:
+            return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
         layout = _core.set_layout(value)
         if all(type(item) in CONSTANT_TYPES for item in raw_members(value)) \
                 and _core.set_layout(set(list(raw_members(value)))) == layout:
@@ -396,8 +415,9 @@ class Rebuilder:
             parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
             self.writer.line(f"{base}.extend({name}, [{parts}])")
         elif shell.base is set:
-            parts = ", ".join(self.value(item) for item in set.__iter__(value))
-            self.writer.line(self.members(value, cls, name, parts))
+            added = members_as_added(self.vm, value)
+            parts = ", ".join(self.value(item) for item in (set.__iter__(value) if added is None else added))
+            self.writer.line(self.members(value, cls, name, parts, added is not None))
         elif shell.shape is ShadowKind.DICT:
             if shell.base is collections.defaultdict:
                 self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")

@@ -22,6 +22,7 @@ from torch.utils._device import _device_constructors
 
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import mutation
+from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
@@ -29,6 +30,7 @@ from stator.graph.metadata.recurrent_layers import results_of_layer
 from stator.graph.record import refused_operations as refused
 from stator.graph.record.input_recorder import InputRecorder
 from stator.graph.record.item_layouts import require_known_strides
+from stator.graph.record.nested_tensors import MAKERS
 from stator.graph.record.recorder_state import RecordingMode, Region, WriteLog
 from stator.graph.record.tensor_index import with_masks
 from stator.graph.record.wrapper_subclasses import Wrappers
@@ -147,7 +149,7 @@ class Recorder(InputRecorder):
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.services.before_saving(args, kwargs)
         op, target = spell(func)
-        if self.wrappers.concern((args, kwargs)):
+        if self.wrappers.concern((args, kwargs)) or func in MAKERS:
             return self.wrappers.call(func, op, target, args, kwargs)
         if target == "item":
             number = self.items.number_of(args[0])
@@ -279,7 +281,7 @@ class Recorder(InputRecorder):
     def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
-                foreseen = results_of_layer(func, args, kwargs)
+                foreseen = results_of_layer(func, args, kwargs) or refused.results_of_dropout(func, args, kwargs)
                 result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)

@@ -227,6 +227,7 @@ def chosen(x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
 
 
+@pytest.mark.filterwarnings("error:stator. torch._dynamo.config")
 def test_operators_that_compile_themselves_under_a_tracer_of_torchs() -> None:
     """torch.cond calls torch.compile by itself; under make_fx, torch.export and vmap that is torch's own affair."""
     class Model(torch.nn.Module):
