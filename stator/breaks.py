@@ -210,9 +210,9 @@ register("SB016", "autograd call inside", cause="the program runs autograd insid
          remedy="compile the forward computation alone; call backward outside, or use torch.func.grad")
 register("SB017", "tensor type that cannot be faked",
          cause="a tensor of this kind has no fake counterpart to trace with",
-         example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised, CSR or strided nested "
-         "tensor",
-         remedy="use a plain tensor (of a nested one, the jagged layout; of a CSR one, to_sparse_coo()), "
+         example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised or strided nested tensor",
+         remedy="use a plain tensor (of a nested one, the jagged layout; of a CSR one, which few operations take, "
+         "to_sparse_coo()), "
          "or give the subclass __tensor_flatten__ and __tensor_unflatten__")
 register("SB018", "concurrency", cause="the program starts or joins threads, or waits for an event loop",
          example="threading.Thread(target=f).start()",

@@ -145,7 +145,7 @@ def _() -> None:
 
 @program("SB017")
 def _() -> None:
-    run(lambda x: x.to_dense() + 1, torch.eye(3).to_sparse_csr())
+    run(lambda x: x[0].to_dense() + 1, torch.eye(3).to_sparse_csr())
 
 
 @program("SB018")

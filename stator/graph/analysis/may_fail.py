@@ -169,7 +169,7 @@ class Memory:
                for read in map(self._owners_of, others)):
             return True
         value = first.meta.get("example_value")
-        return isinstance(value, torch.Tensor) and any(
+        return isinstance(value, torch.Tensor) and value.layout is torch.strided and any(
             stride == 0 and size != 1 for size, stride in zip(value.shape, value.stride(), strict=True))
 
     def _any_shared(self, owners: frozenset[fx.Node]) -> bool:

@@ -205,8 +205,7 @@ class Recorder(InputRecorder):
         if asked[0] is not args or asked[1] is not kwargs:
             key = None  # what was found out holds for these values, and not for all tensors that look like them
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
-        if fresh and not self.scope.data_dependent:
-            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        self._refuse_result(target, result, fresh)
         if declared and mutation.counts_writes(func):
             mutation.count_writes(declared, versions)
         written = declared if seen is None else seen.written()
@@ -229,6 +228,13 @@ class Recorder(InputRecorder):
         if fresh or written or result is None or self.holds_tensor(result):
             self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
         return result
+
+    def _refuse_result(self, target: object, result: object, fresh: bool) -> None:
+        """Break at a result that this graph, or its compiler, may not have."""
+        if fresh and not self.scope.data_dependent:
+            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if not self.backend.in_order and isinstance(result, FakeTensor):
+            refused.refuse_sparse_history(result)
 
     def _refuse_empty(self, fake: FakeTensor) -> None:
         """The strides of an empty tensor count for nothing, so the rules for fakes do not get them right."""

@@ -109,6 +109,12 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
     return None if training and rate else tensor
 
 
+def refuse_sparse_history(result: FakeTensor) -> None:
+    """Break at a sparse tensor with a gradient: AOTAutograd loses it at coalesce(), to_dense(), softmax and others."""
+    if result.layout is not torch.strided and result.requires_grad:
+        raise Break("SB017", "a sparse tensor with a gradient, for a compiler")
+
+
 def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
     """The result; a break where the decomposition looks at values too."""
     try:
@@ -130,6 +136,8 @@ def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwarg
             raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, inputs, contents), (args, kwargs)))
                       for contents in (0, 1)]
         except NoCopy:
+            if any(fake.layout is not torch.strided for fake in tensors_in((args, kwargs))):
+                raise Break("SB017", f"an operation on a sparse tensor without elements: {error}") from None
             return error
     failure = raised[0]
     if failure is None or raised[1] is None:  # of zeros or of ones: the values decide
