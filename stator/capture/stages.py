@@ -254,6 +254,8 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
     if done.stop is not None and done.stop.detail == ASSIGNED and any(
             map(autograd_boundaries.wants_grad, autograd_boundaries.output_nodes(graph))):
         return "a tensor that autograd may have saved, which gets other memory"
+    if recorder.log.in_place and shared_memory.writes_beside_unsafe_views(graph):
+        return "a write, and a view whose schema denies that it is one"
     if recorder.backend.overlaps is None or not recorder.log.in_place:
         return ""
     if autograd_boundaries.needs_old_values(graph):
@@ -315,11 +317,12 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guard_slots(vm)
     vm.recorder.known.branches.add_guard(vm.heap.guard_call)
     vm.random.ahead.add_guard(vm.heap.guard_call)
+    vm.recorder.wrappers.nested.add_guard(vm.heap.guard_call)
     guard_set, symbols = vm.heap.guards, vm.recorder.symbols
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)
     if symbols.origins:
-        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
+        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines, vm.heap.shapes.declared.relations))
     guard_set.prune()
     guards, instances = GuardList(guard_set), guard_set.instances()
     if vm.policy.guard_filter is not None:

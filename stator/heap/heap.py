@@ -28,9 +28,10 @@ from stator.graph.metadata.input_layouts import (
     acts_as_parameter,
     acts_as_wrapper,
 )
+from stator.graph.record.nested_tensors import is_jagged, nested_facts
 from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Kind, is_constant
-from stator.heap.adopt.instances import adopt_instance, guard_parts, open_parts
+from stator.heap.adopt.instances import adopt_instance, guard_owner, guard_parts, open_parts
 from stator.heap.adopt.outside_arrays import Arrays, array_adopters
 from stator.heap.adopt.outside_sets import adopt_members
 from stator.heap.adopt.small_holders import adopt_unread, adopt_value, holder_adopters, is_struct_sequence
@@ -225,10 +226,14 @@ class Heap(Exposure):
             raise Break("SB016", "a view whose history autograd has not made since its base was written to")
         if self.faces.copies:
             self.faces.add_tensor(value, source)
+        guard_owner(self, value, source)
         fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
                                        self.shapes.open_strides(value, source))
         tracker = self.register(VariableTracker(fake, value, source, ShadowKind.TENSOR))
-        self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
+        if is_jagged(value):
+            self.guard_call(nested_facts, nested_facts(value), source)
+        else:
+            self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
         if type(value) not in PLAIN_CLASSES:
             self._guard_class(value, fake, source)
         if value.__dict__:

@@ -137,7 +137,7 @@ class TensorState(Mechanism):
 
     attributes: dict[int, dict[str, Any]] = field(default_factory=dict)  # in the __dict__
     grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
-    flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/tensor_bookkeeping)
+    flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/leaf_flags)
     data: dict[int, Any] = field(default_factory=dict)  # -> the memory it gets (see tensors/tensor_bookkeeping)
     read_grads: set[int] = field(default_factory=set)  # tensors whose .grad the program has read, not to drop it alone
     dropped: set[int] = field(default_factory=set)  # leaves whose .grad the residual drops before the graph
@@ -146,7 +146,7 @@ class TensorState(Mechanism):
         return self.has_changes() and (
             key_ids(self.attributes),  # type: ignore[arg-type]
             [(key, id(grad)) for key, (_, grad) in self.grads.items()],
-            [(key, flag.entry, flag.final) for key, flag in self.flags.items()],
+            [(key, flag.entry, flag.final, len(flag.aliases)) for key, flag in self.flags.items()],
             [(key, id(note.value)) for key, note in self.data.items()])
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nested._internal.nested_tensor import NestedTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import new_parameter
@@ -25,6 +26,7 @@ from stator.source import Pinned
 
 HANDLER = "__torch_function__"
 DISABLED: Any = torch._C._disabled_torch_function_impl
+JAGGED: object = NestedTensor.__dict__[HANDLER]  # which runs on fakes
 DEFAULT: Any = torch.Tensor.__dict__[HANDLER]
 _SEQUENCES = (list, tuple)
 PLAIN = frozenset({FakeTensor, dict, set, slice, *CONSTANT_TYPES, *IDENTITY_TYPES})
@@ -43,7 +45,7 @@ def handling_class(vm: VM, value: object) -> type | None:
     elif cls in PLAIN or cls in _SEQUENCES or is_a(value, (type, torch.Tensor)):
         return None
     handler = find(vm, cls, HANDLER)
-    return None if handler is MISSING or handler is DISABLED else cls
+    return None if handler is MISSING or handler is DISABLED or handler == JAGGED else cls
 
 
 def overriding(vm: VM, values: Iterable[Any]) -> list[Any]:

@@ -46,6 +46,7 @@ class TraceEnvironment(ShapeEnv):
         super().__init__()
         sym_node._optimized_add = _checked_add
         self.settle: Callable[[Any], Any] = unknown
+        self.ragged: dict[sympy.Symbol, torch.SymInt] = {}  # of jagged tensors: no numbers, but equal or not
         self.sizes: set[sympy.Symbol] = set()  # which are 2 at least, by the rule that 0 and 1 are constants
         self.relied: set[sympy.Symbol] = set()  # of which a backend needed what does not hold for 1
         self._lowered: set[sympy.Symbol] = set()
@@ -74,7 +75,9 @@ class TraceEnvironment(ShapeEnv):
                       do_not_specialize_zero_one: bool = False, **kwargs: object) -> sympy.Expr:
         symbol = super().create_symbol(val, source, *args, positive=positive,
                                        do_not_specialize_zero_one=do_not_specialize_zero_one, **kwargs)
-        if isinstance(symbol, sympy.Symbol) and positive and not do_not_specialize_zero_one:
+        if isinstance(symbol, sympy.Symbol) and type(val) is torch.SymInt:
+            self.ragged[symbol] = self.create_symintnode(symbol, hint=val)
+        elif isinstance(symbol, sympy.Symbol) and positive and not do_not_specialize_zero_one:
             self.sizes.add(symbol)
         return symbol
 

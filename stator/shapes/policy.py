@@ -22,7 +22,7 @@ from stator.host.value_kinds import is_a
 from stator.settings.process_config import config
 from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
 from stator.shapes.symbolic_values import COLLECTIONS, STANDINS
-from stator.shapes.tensor_marks import DYNAMIC_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
+from stator.shapes.tensor_marks import DYNAMIC_MARK, RAGGED_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
@@ -198,6 +198,12 @@ class Policy:
         return not self.dynamic and not self.declared.dims and memory.foreseen is None \
             and not any(memory._sets()) and not any(memory._tables())
 
+    def declare(self, declared: Declarations) -> None:
+        """Take the declarations of the user; of torch's `shapes_spec` all other sizes are constants."""
+        self.declared = declared
+        if declared.others_are_static:
+            self.dynamic = False
+
     def gives_up(self, value: object, source: Source) -> bool:
         """Whether the value is handed around unread."""
         unread = self.memory.unread
@@ -220,7 +226,8 @@ class Policy:
             undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks and in_order else ()
             seen = (*self.memory.sizes.get(source, ()), *self.memory.foresees("sizes", source))
             found = {**dict.fromkeys((*(range(rank) if every else ()), *seen), "open"),
-                     **dict.fromkeys(undecided, "unbacked"), **dict.fromkeys(marks.get(WEAK_MARK, ()), "open")}
+                     **dict.fromkeys(undecided, "unbacked"),
+                     **dict.fromkeys((*marks.get(WEAK_MARK, ()), *marks.get(RAGGED_MARK, ())), "open")}
             for dim in marks.get(STATIC_MARK, ()):
                 found.pop(dim, None)
         if self.declared.dims:
@@ -239,13 +246,13 @@ class Policy:
             return frozenset(dim for dim in known if tensor.layout is torch.strided and dim < tensor.dim())
 
     def is_open(self, value: object, source: Source) -> bool:
-        if self.dynamic is False or value != value or type(source) is Pinned \
+        if value != value or type(source) is Pinned \
                 or type(value) is float and (not self.floats or not is_ordinary(value)) \
                 or type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False
         if self.named_number(source) is not None:
             return True
-        if type(value) is int and config.specialize_int:
+        if self.dynamic is False or type(value) is int and config.specialize_int:
             return False
         return source in self.memory.numbers or bool(self.memory.foresees("numbers", source)) \
             or self.dynamic is True and type(value) is int and _is_argument(source)

@@ -112,6 +112,7 @@ _SHIFTS = frozenset({operator.lshift, operator.ilshift, operator.rshift, operato
 _PRODUCTS = frozenset({operator.mul, operator.imul})
 _WIDTH = 62  # bits that integers of compiled code may grow to
 _RING = _PRODUCTS | {operator.add, operator.iadd, operator.sub, operator.isub}
+_OF_RAGGED = frozenset({operator.mul, operator.eq, operator.ne})
 _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
 _BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
 
@@ -167,6 +168,14 @@ def unread_class(cls: type, what: str = "") -> Break:
     return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
 
 
+def is_ragged(value: object) -> bool:
+    """Whether a value is computed from the ragged size of a jagged tensor, which is no number."""
+    if not isinstance(value, (torch.SymInt, torch.SymBool)):
+        return False
+    known = getattr(value.node.shape_env, "ragged", None)
+    return bool(known) and not value.node.expr.free_symbols.isdisjoint(known)
+
+
 def specialise(value: Any, what: str = "") -> Any:
     """The number itself: what it is becomes a guard; a data-dependent one that no guard can fix breaks."""
     cls = type(value)
@@ -174,6 +183,8 @@ def specialise(value: Any, what: str = "") -> Any:
         return value
     if cls in UNREAD:
         raise unread(value, what)
+    if cls is torch.SymInt and is_ragged(value):
+        raise Break("SB017", "the ragged size of a jagged tensor, used as a number")
     try:
         if cls is torch.SymInt:
             return value.node.guard_int("", 0)
@@ -230,6 +241,8 @@ def compute(function: Callable[..., Any], *values: object) -> Any:
     if not kinds <= _NUMBERS or float in kinds and function in _FLOAT_DIFFERS \
             or function in _DIVIDES and not _nonzero(values[1]) \
             or function in _SHIFTS and float not in kinds and not is_unbacked(values[1]) and as_integer(values[1]) < 0:
+        return function(*map(specialise, values))
+    if function not in _OF_RAGGED and any(map(is_ragged, values)):
         return function(*map(specialise, values))
     if kinds != {bool} or function not in _BITWISE and function not in (operator.eq, operator.ne):
         values = tuple(map(as_integer, values))

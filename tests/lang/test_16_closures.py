@@ -203,6 +203,20 @@ def class_body_closes_over_a_function(x):
     return Local().apply(), Local.triple
 
 
+@case(call(ramp(2)))
+def free_variable_that_was_deleted(x):
+    factor = 3
+
+    def read():
+        return x * factor
+
+    del factor
+    try:
+        return read()
+    except NameError as error:
+        return x + 1, error.name, str(error)
+
+
 def test_cells_compared():
     def compared(v, w):
         made = types.CellType(2)

@@ -15,6 +15,32 @@ class AppError(Exception):
         self.code = code
 
 
+class Stop(BaseException):
+    """No Exception: only the program's own handlers and CPython see it."""
+
+
+@case(*[call(ramp(2), kind) for kind in (Stop, KeyboardInterrupt, SystemExit, GeneratorExit)])
+def effects_before_an_exception_that_is_no_error(x, kind):
+    seen = []
+    try:
+        x.add_(1)
+        raise kind(seen)
+    finally:
+        x.mul_(2)
+        seen.append(len(seen))
+
+
+@case(call(ramp(2), 2), call(ramp(2), 5))
+def exception_that_is_no_error_from_a_callback(x, bad):
+    def key(item):
+        if item == bad:
+            raise Stop(item)
+        return -item
+
+    x.add_(1)
+    return x, sorted([3, 2, 1], key=key)
+
+
 class Detailed(AppError):
     def __str__(self):
         return f"[{self.code}] {self.args[0]}"

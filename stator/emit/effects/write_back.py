@@ -36,7 +36,7 @@ from stator.heap.tracker import ShadowKind, VariableTracker, is_current, untouch
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
 from stator.interp.objects.function_attributes import guard_distinct
-from stator.interp.tensors.tensor_bookkeeping import settle_flags
+from stator.interp.tensors.leaf_flags import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.process.made_files import refuse_open_files
 from stator.library.python.finalizers import refuse_instances

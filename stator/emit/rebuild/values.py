@@ -59,7 +59,7 @@ from stator.library.process.made_files import File
 from stator.library.python.random_states import remade_stream, state_of
 from stator.library.torch.attention_records import FIELDS, PARAMETERS
 from stator.ranks.option_records import RECORDS, copy_options
-from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText
+from stator.shapes.symbolic_values import GRAPH_SCALARS, SYMBOLIC, UNREAD, DeferredText, is_ragged
 from stator.source import Drawn, Source
 
 
@@ -168,6 +168,8 @@ class Rebuilder:
             return self.variable(value, "scalar", f"{self.numpy_of(value.tensor)}[()]")
         if type(value) in UNREAD or id(value) in self.heap.by_standin:
             return self.outside(self.heap.by_standin[id(value)].source)
+        if type(value) is torch.SymInt and is_ragged(value):
+            return self.ragged_size(value)
         number = self.recorder.symbols.numbers.get(value.node.expr)
         if number is not None:
             return self.outside(number[1])
@@ -184,6 +186,19 @@ class Rebuilder:
                 known = self.memo[id(node)] = f"{self.method('item')}({self.tensor(boxed)})"
             return known
         return self.output(node, value)
+
+    def ragged_size(self, value: torch.SymInt) -> str:
+        """The size of a jagged tensor, or a multiple of it: only a tensor itself tells which one it is."""
+        symbols = self.recorder.symbols
+        [symbol] = value.node.expr.free_symbols & symbols.shape_env.ragged.keys()
+        node, path = symbols.definitions[symbol]
+        outer = self.recorder.wrappers.outers[id(node.meta["example_value"])]
+        text = f"{self.tensor(outer)}.size({path[1].idx})"
+        factor = value.node.expr / symbol
+        if factor == 1:
+            return text
+        number = int(factor) if factor.is_number else symbols.shape_env.create_symintnode(factor, hint=None)
+        return f"({text} * {self.value(number)})"
 
     def scalar(self, value: object) -> str:
         if type(value) is float:

@@ -6,6 +6,7 @@ tensors, which AOTAutograd takes apart.  The code of the class is a function of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.breaks import Break
-from stator.graph.analysis.mutation import Observation, declared_writes
+from stator.graph.analysis.may_fail import never_fails
+from stator.graph.analysis.mutation import CODE, COLLECTIVES, Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.record.nested_tensors import MAKERS, NestedInputs, is_jagged, outer_fake
 from stator.graph.services import Recorder
 from stator.guards.shape_check import Operand, Property
 from stator.ranks.hidden_collectives import collectives_seen
@@ -36,20 +39,23 @@ class Wrappers:
         self.may_open = True  # whether sizes may be symbols
         self.distributed = False  # whether operations on them may communicate
         self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
+        self.nested = NestedInputs(recorder)
 
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any]) -> FakeTensor:
         """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
         recorder = self.recorder
         if recorder.propagation.enabled:
             raise ExactNeeded  # its inner tensors may share storages with other inputs
-        if tensor.is_nested or is_under_way(tensor):
-            raise Break("SB017", f"a nested tensor of layout {tensor.layout}, or one that a collective computes")
+        if tensor.is_nested and not is_jagged(tensor) or is_under_way(tensor):
+            raise Break("SB017", f"a nested {type(tensor).__name__}, or a tensor that a collective computes")
         try:
             with torch.inference_mode(tensor.is_inference()):
                 inner, parts = recorder.services.open_parts(tensor, source), parts_of(tensor)
                 if not self.may_open or any(map(is_traceable_wrapper_subclass, parts.values())):
                     dims, inner = {}, {}  # no compiler was found to take them, or wrappers in wrappers: constants
-                if dims or any(inner.values()):
+                if is_jagged(tensor):
+                    dims, wrapper = {}, self.nested.wrapper(tensor, source, parts, inner)
+                elif dims or any(inner.values()):
                     wrapper = symbolic_wrapper(recorder.fake_mode, tensor, source, parts, dims, inner)
                 else:
                     wrapper = recorder.fake_mode.from_tensor(tensor, static_shapes=True)
@@ -60,7 +66,10 @@ class Wrappers:
         fake = self.noted(wrapper)
         node = recorder.placeholder(wrapper, source)
         recorder.tie(fake, node)
-        recorder.symbols.define_input(node, fake, source, recorder.services.locate())
+        if is_jagged(wrapper):
+            self.nested.define(node, wrapper)
+        else:
+            recorder.symbols.define_input(node, fake, source, recorder.services.locate())
         for dim, how in dims.items():
             if how != "open":
                 recorder.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
@@ -77,30 +86,39 @@ class Wrappers:
         declared = declared_writes(func, args, kwargs)
         given = self.inside((args, kwargs))
         with Observation(func, *given) as seen, collectives_seen(self.distributed) as collectives:
-            result = recorder.attempt(func, target, *given)
+            result = self.attempt(func, target, *given)
         written = self.outside(seen.written()) if declared is None else declared
         with torch._C.DisableTorchFunction():
-            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols:
+            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols and not (
+                    recorder.scope.data_dependent and any(map(is_jagged, pytree.tree_leaves(given)))):
                 raise Break("SB003", f"{getattr(target, '__name__', target)} of a wrapper subclass")
             self.require_same((args, kwargs))
             result = self.noted(result)
         if written or result is None:
             recorder.log.changes += 1
         if written or result is None or recorder.holds_tensor(result):
-            recorder.record(op, target, args, kwargs, result, written, not collectives)
+            once = "" if not collectives else COLLECTIVES if never_fails(target) else CODE
+            self.nested.define_made(recorder.record(op, target, args, kwargs, result, written, once))
         return result
+
+    def attempt(self, func: Callable[..., object], target: object, args: tuple[object, ...], kwargs: dict[str, object]
+                ) -> object:
+        """The call on wrappers of fakes; handlers of jagged tensors are torch's own."""
+        if func not in MAKERS and not any(map(is_jagged, pytree.tree_leaves((args, kwargs)))):
+            return self.recorder.attempt(func, target, args, kwargs)
+        return self.nested.attempt(func, args, kwargs)
 
     def construct(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A wrapper made of tensors of the graph: its class is called, here and by a node."""
         recorder = self.recorder
         if recorder.propagation.enabled:
             raise ExactNeeded
-        made = recorder.attempt(cls, cls, *self.inside((args, kwargs)))
+        made = self.attempt(cls, cls, *self.inside((args, kwargs)))
         with torch._C.DisableTorchFunction():
             made = self.noted(made)
         if type(made) is not FakeTensor:
             raise Break("SB017", f"a call of {cls.__name__} that makes no tensor")
-        recorder.record("call_function", cls, args, kwargs, made)
+        self.nested.define_made(recorder.record("call_function", cls, args, kwargs, made))
         return made
 
     def part(self, outer: object, name: str) -> Any:
@@ -135,12 +153,15 @@ class Wrappers:
         if not is_traceable_wrapper_subclass(wrapper):
             raise Break("SB017", f"an operation that returned a {type(wrapper).__name__}")
         extents = (*wrapper.shape, *wrapper.stride()) if wrapper.layout is torch.strided else (None,)
-        if any(type(extent) not in _SIZES for extent in extents):
+        if not is_jagged(wrapper) and any(type(extent) not in _SIZES for extent in extents):
             raise Break("SB017", f"a {type(wrapper).__name__} whose sizes are no integers")
-        with torch._C._DisableTorchDispatch():
-            elem = torch.empty_strided(wrapper.shape, wrapper.stride(), dtype=wrapper.dtype, device="meta")
-            outer = FakeTensor(self.recorder.fake_mode, elem, wrapper.device)
-        if wrapper.requires_grad:
+        if is_jagged(wrapper):
+            outer = outer_fake(self.recorder.fake_mode, wrapper)
+        else:
+            with torch._C._DisableTorchDispatch():
+                elem = torch.empty_strided(wrapper.shape, wrapper.stride(), dtype=wrapper.dtype, device="meta")
+                outer = FakeTensor(self.recorder.fake_mode, elem, wrapper.device)
+        if wrapper.requires_grad and not is_jagged(wrapper):
             outer.requires_grad_()
             if not wrapper.is_leaf:
                 with torch.enable_grad():
@@ -167,9 +188,13 @@ class Wrappers:
         """An operation in place must have left sizes and autograd's flags as the outer fakes show them."""
         for outer in pytree.tree_leaves(values):
             wrapper = self.behind.get(id(outer)) if type(outer) is FakeTensor else None
-            if wrapper is not None and (wrapper.shape, wrapper.stride(), wrapper.dtype, wrapper.requires_grad) != (
-                    outer.shape, outer.stride(), outer.dtype, outer.requires_grad):
+            if wrapper is not None and _look(wrapper) != _look(outer):
                 raise Break("SB017", f"an operation in place that changes what a {type(wrapper).__name__} looks like")
+
+
+def _look(tensor: torch.Tensor) -> tuple[object, ...]:
+    extents = [each.node.expr if type(each) is torch.SymInt else each for each in (*tensor.shape, *tensor.stride())]
+    return *extents, tensor.dtype, tensor.requires_grad
 
 
 def parts_of(tensor: torch.Tensor) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from stator.heap.pure_readers import plain_value
 from stator.heap.raw_access import instance_dict, items_in_order, new_shell, set_instance_dict, slot_members
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
-from stator.source import Attr, DictOf, Index, Key, Pinned, Slot, Source
+from stator.source import Attr, CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
 BOXED_LATER = (collections.OrderedDict, functools.partial)
 
@@ -132,6 +132,18 @@ def guard_parts(heap: Heap, tensor: torch.Tensor, source: Source, wrapper: objec
             guard_parts(heap, inner, inner_source, fake)
 
 
+def guard_owner(heap: Heap, tensor: torch.Tensor, source: Source) -> None:
+    """Guard that a tensor, which the graph reads from a wrapper among its inputs, is that inner tensor."""
+    known = heap.recorder.wrappers.parts.get(id(tensor))
+    with torch._C.DisableTorchFunction():  # the tracer's own mode is on
+        if known is None or tensor.requires_grad:
+            return
+        tracker = heap.by_standin[id(known[0])]
+        place = part_source(tracker.original, tracker.source, known[1])
+    if place != source:
+        heap.guard(source, Kind.ALIAS, place)
+
+
 def open_parts(heap: Heap, tensor: torch.Tensor, source: Source) -> dict[str, Any]:
     """The dimensions of each inner tensor that become symbols."""
     return {name: heap.shapes.open_dims(getattr(tensor, name), part_source(tensor, source, name))
@@ -142,7 +154,9 @@ def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
     own, slot = instance_dict(tensor), inspect.getattr_static(type(tensor), name, None)
     if type(slot) is types.MemberDescriptorType:
         return Slot(source, name, slot.__objclass__)
-    return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
+    if own is not None and name in own:
+        return Key(DictOf(source), name)
+    return CallOf(Pinned(getattr), (source, Pinned(name))) if type(slot) is property else Attr(source, name)
 
 
 def leaf_sources(tensor: torch.Tensor, source: Source) -> list[tuple[Any, Source]]:

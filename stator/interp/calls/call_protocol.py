@@ -49,6 +49,7 @@ from stator.source import Attr, Index, Pinned
 _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
                 torch.SymBool, torch.Generator, torch._C._SDPBackend)
 _OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")
+_OF_INDEXED_NUMBERS = ("__getitem__", "__getattr__")  # a number is a sequence to torch only if it can be indexed
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
@@ -256,7 +257,8 @@ def refuse_sequence(vm: VM, value: object) -> None:
     cls = type(value)
     if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
         vm.guard_special_methods(value)
-        if any(type(find(vm, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
+        names = _OF_INDEXED_NUMBERS if is_a(value, (int, float)) else _OF_SEQUENCES
+        if any(type(find(vm, cls, name)) is types.FunctionType for name in names):
             raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
 
 
