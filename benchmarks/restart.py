@@ -1,12 +1,13 @@
-"""First result of a second process.   python -m benchmarks.restart [llama16 bert12] [eval train] [--device cuda]
+"""First result of a second process.   python -m benchmarks.restart [llama16 bert12:eval] [eval train] [--device cuda]
 
 In: a model, Inductor, and caches that a first process has filled.  Out: for each model a JSON line (all of them in the
 file of --json): seconds from imports done and model built to the first result (with its backward pass where it trains),
 wall clock and CPU, of Stator and of torch.compile, each in new processes of one run; what Stator traced and compiled,
 from its events; and, from a process of its own under a profiler, calls of functions of tracer and compilers, and which
 of their modules were imported at all.  The process ends with 1 if Stator traced or compiled something at a restart, if
-a result differs from eager, or if a ratio is above --at-most.  Caches are filled by --jobs processes at once; what is
-measured runs alone, and is printed as it comes.
+a result differs from eager, or if a ratio is above --at-most.  Caches are filled by --jobs processes at once, each of
+which is profiled next; what is measured runs alone, and is printed as it comes.  Cases that do not fit into --seconds
+are left out.
 
 `plain-llama16` and `plain-vit12` need no library beyond torch; they are the defaults where transformers is missing.
 """
@@ -27,6 +28,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from benchmarks.turns import turn
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ("llama16", "bert12", "plain-llama16", "plain-vit12")
@@ -158,28 +161,40 @@ def child(seconds: float, folder: str, *command: str) -> dict[str, Any]:
     arguments = ["child", side, name, way, device, folder, *profiled]
     try:
         done = subprocess.run([sys.executable, "-m", "benchmarks.restart", *arguments], cwd=ROOT, env=environment,
-                              stdout=subprocess.PIPE, text=True, check=False, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return {"side": side, "error": f"more than {seconds:g} s"}
+                              capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        return {"side": side, "error": f"more than {seconds:g} s", "output": str(error.stderr)[-600:]}
     if done.returncode:
-        return {"side": side, "error": done.returncode}
+        print(done.stderr[-3000:], file=sys.stderr, flush=True)
+        return {"side": side, "error": done.returncode, "output": done.stderr[-600:]}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compared(child: Callable[..., dict[str, Any]], name: str, way: str, device: str, rounds: int,
-             first: dict[str, Any]) -> dict[str, Any]:
+Child = Callable[..., dict[str, Any]]
+
+
+def filled(child: Child, side: str, name: str, way: str, device: str) -> dict[str, Any]:
+    """Fill the caches of one side; Stator's are used once more, under a profiler."""
+    row = child(side, name, way, device)
+    return row if side != "stator" or "error" in row else {**row, "profile": child(side, name, way, device, "profiled")}
+
+
+def compared(child: Child, name: str, way: str, device: str, rounds: int, first: dict[str, Any], turns: str
+             ) -> dict[str, Any]:
     """One model, whose caches both sides have filled: they start again in turns."""
     found: dict[str, Any] = {"model": name, "way": way, "device": device, "first": first}
     rows: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    if any("error" in row for row in first.values()):
+        return found
     for _ in range(rounds):
         for side in SIDES:
-            rows[side].append(child(side, name, way, device))
-    if not any("error" in row for row in [*first.values(), *rows["stator"], *rows["torch"]]):
+            with turn(turns):
+                rows[side].append(child(side, name, way, device))
+    if not any("error" in row for row in [*rows["stator"], *rows["torch"]]):
         ours, theirs = (min(rows[side], key=lambda row: row["cpu"]) for side in SIDES)
         fastest = [min(row["seconds"] for row in rows[side]) for side in SIDES]
         found |= {"stator": ours, "torch": theirs, "ratio": round(fastest[0] / fastest[1], 3),
-                  "ratio of CPU": round(ours["cpu"] / theirs["cpu"], 3)}
-        found["profile"] = child("stator", name, way, device, "profiled")
+                  "ratio of CPU": round(ours["cpu"] / theirs["cpu"], 3), "profile": first["stator"].pop("profile")}
     return found
 
 
@@ -198,28 +213,30 @@ def problems_of(found: dict[str, Any], at_most: float) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", nargs="*", help=f"of {', '.join([*MODELS, *WAYS])}")
+    parser.add_argument("which", nargs="*", help=f"of {', '.join([*MODELS, *WAYS])}, or MODEL:WAY")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1, help="processes at once that fill caches")
     parser.add_argument("--timeout", type=float, default=900, help="seconds of one process")
+    parser.add_argument("--seconds", type=float, default=1e9, help="for all cases; measurements begin before that")
+    parser.add_argument("--turns", default="", help="a file: others that name it do not measure at the same time")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--at-most", type=float, default=0.25, help="of torch.compile's time")
     options = parser.parse_intermixed_args()
-    known = MODELS[:2] if importlib.util.find_spec("transformers") is not None else MODELS[2:]
-    names = [each for each in MODELS if each in options.which] or known
-    ways = [each for each in WAYS if each in options.which] or WAYS
     lines: list[dict[str, Any]] = []
     problems: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        run = functools.partial(child, options.timeout, folder)
-        cases = [(name, way) for name in names for way in ways]
-        with ThreadPoolExecutor(options.jobs) as pool:
-            filled = [[pool.submit(run, side, *case, options.device) for side in SIDES] for case in cases]
-            firsts = [dict(zip(SIDES, [each.result() for each in sides], strict=True)) for sides in filled]
+    end = time.monotonic() + options.seconds
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, ThreadPoolExecutor(options.jobs) as pool:
+        run = functools.partial(child, min(options.timeout, options.seconds), folder)
+        cases = chosen(options.which)
+        filling = [{side: pool.submit(filled, run, side, *case, options.device) for side in SIDES} for case in cases]
+        firsts = [{side: each.result() for side, each in sides.items()} for sides in filling]
         print(json.dumps({"first processes": dict(zip(map(" ".join, cases), firsts, strict=True))}), flush=True)
         for case, first in zip(cases, firsts, strict=True):
-            lines.append(compared(run, *case, options.device, options.rounds, first))
+            if time.monotonic() > end:
+                problems.append(f"{' '.join(case)}: not measured in time")
+                continue
+            lines.append(compared(run, *case, options.device, options.rounds, first, options.turns))
             print(json.dumps(lines[-1]), flush=True)
             problems += problems_of(lines[-1], options.at_most)
             if options.json is not None:
@@ -227,6 +244,15 @@ def main() -> int:
                 options.json.write_text(json.dumps(lines, indent=1))
     print("\n".join(problems) or f"{len(lines)} restarts: nothing traced or compiled, at most {options.at_most:g}")
     return bool(problems)
+
+
+def chosen(which: list[str]) -> list[tuple[str, str]]:
+    """Models and ways: pairs as they are given, else all that the words name."""
+    pairs = [(name, way) for name, _, way in (each.partition(":") for each in which if ":" in each)]
+    known = MODELS[:2] if importlib.util.find_spec("transformers") is not None else MODELS[2:]
+    names = [each for each in MODELS if each in which] or known
+    ways = [each for each in WAYS if each in which] or WAYS
+    return pairs or [(name, way) for name in names for way in ways]
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def compile(model: Model, *, fullgraph: bool = ..., dynamic: bool | None = ...,
             backend: str | BackendFunction = ..., mode: str | None = ...,
             options: Mapping[str, object] | None = ..., disable: bool = ...,
             recompile_limit: int | None = ..., isolate_recompiles: bool = ...,
-            name: str | None = ...) -> Model: ...
+            name: str | None = ..., shapes_spec: object = ...) -> Model: ...
 
 
 @overload
@@ -61,13 +61,14 @@ def compile(model: None = None, *, fullgraph: bool = ..., dynamic: bool | None =
             backend: str | BackendFunction = ..., mode: str | None = ...,
             options: Mapping[str, object] | None = ..., disable: bool = ...,
             recompile_limit: int | None = ..., isolate_recompiles: bool = ...,
-            name: str | None = ...) -> Callable[[Model], Model]: ...
+            name: str | None = ..., shapes_spec: object = ...) -> Callable[[Model], Model]: ...
 
 
 def compile(model: object = None, *, fullgraph: bool = False, dynamic: bool | None = None,
             backend: str | BackendFunction = "inductor", mode: str | None = None,
             options: Mapping[str, object] | None = None, disable: bool = False,
-            recompile_limit: int | None = None, isolate_recompiles: bool = False, name: str | None = None) -> Any:
+            recompile_limit: int | None = None, isolate_recompiles: bool = False, name: str | None = None,
+            shapes_spec: object = None) -> Any:
     """Compile a function, method, callable object, class, partial or nn.Module.
 
     Without `model`, returns the decorator with these settings. A module gives a `CompiledModule`. A class is
@@ -80,6 +81,8 @@ def compile(model: object = None, *, fullgraph: bool = False, dynamic: bool | No
     require_bool("disable", disable)
     check_settings(settings)
     read_declarations(settings.shapes)  # refuses what is not understood, before the first call
+    if shapes_spec is not None:
+        settings = load_module("stator.shapes.torch_shapes").with_shapes_spec(settings, shapes_spec)
     decorate = functools.partial(_compile, settings=settings, disable=disable)
     return decorate if model is None else decorate(model)
 

@@ -53,6 +53,17 @@ class Strategy(enum.StrEnum):
     WEAK_COLLECTIONS = "collections of weak references"
 
 
+class Native(enum.StrEnum):
+    """The code that runs as plain Python at a break, by its text on the page of a break code."""
+
+    INSTRUCTION = "This one instruction runs natively. Stator captures the code before and after it"
+    FRAME = ("The function that the instruction is in runs natively to its end, because the instruction needs the real "
+             "frame. Stator captures the code before it, and its callers")
+    LONG_LOOP = ("One instruction runs natively, and the code before and after it is captured. A function whose loops "
+                 "exceed the limit runs natively to its end")
+    CALL = "The whole call runs natively. Entries that were captured before are used where they fit"
+
+
 @dataclass(frozen=True)
 class BreakCode:
     """One way in which a program cannot be captured; `inherent`: no tracer can capture it."""
@@ -63,18 +74,20 @@ class BreakCode:
     example: str
     remedy: str
     inherent: bool = False
+    native: Native = Native.INSTRUCTION
 
 
 REGISTRY: dict[str, BreakCode] = {}
 
 
-def register(code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False) -> BreakCode:
+def register(code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False,
+             native: Native = Native.INSTRUCTION) -> BreakCode:
     """Add one code to the registry; a code is given a meaning once."""
     if code in REGISTRY:
         raise InternalError(f"break code {code} is already registered as {REGISTRY[code].title!r}")
     if not (len(code) == 5 and code.startswith("SB") and code[2:].isdigit()):
         raise InternalError(f"break code {code!r} is not of the form SBnnn")
-    REGISTRY[code] = row = BreakCode(code, title, cause, example, remedy, inherent)
+    REGISTRY[code] = row = BreakCode(code, title, cause, example, remedy, inherent, native)
     return row
 
 
@@ -138,8 +151,8 @@ register("SB001", "native function not in the table",
 register("SB002", "data-dependent branch",
          cause="a branch depends on the value of a tensor, which exists only when the graph runs",
          example="if x.sum() > 0: ...",
-         remedy="choose between values with torch.where, between computations with torch.cond, or capture both ways "
-         "with options={'capture_control_flow': True}",
+         remedy="choose between values with torch.where, between computations with torch.cond, or capture both "
+         "branches with options={'capture_control_flow': True}",
          inherent=True)
 register("SB003", "data-dependent scalar",
          cause="a tensor's value is needed as a Python number, list or numpy array while tracing",
@@ -165,7 +178,8 @@ register("SB007", "value that cannot be rebuilt",
 register("SB008", "frame inspection",
          cause="the program reads interpreter frames, which do not exist in the compiled function",
          example="sys._getframe(), inspect.stack(), inspect.currentframe()",
-         remedy="pass the information as an argument, or exclude the function with stator.disable")
+         remedy="pass the information as an argument, or exclude the function with stator.disable",
+         native=Native.FRAME)
 register("SB009", "explicit graph break", cause="the program called stator.graph_break()",
          example="stator.graph_break()", remedy="remove the call where one graph is wanted", inherent=True)
 register("SB010", "disabled function called",
@@ -177,7 +191,7 @@ register("SB011", "limit of the interpreter",
          "(900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
          example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
          remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or "
-         "exclude the function with stator.disable")
+         "exclude the function with stator.disable", native=Native.LONG_LOOP)
 # SB012 is retired: a break inside a callback of C code has the code of its own cause.
 register("SB013", "impure read",
          cause="the program reads a value that changes from call to call and that no guard can cover",
@@ -196,8 +210,9 @@ register("SB016", "autograd call inside", cause="the program runs autograd insid
          remedy="compile the forward computation alone; call backward outside, or use torch.func.grad")
 register("SB017", "tensor type that cannot be faked",
          cause="a tensor of this kind has no fake counterpart to trace with",
-         example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised, CSR or nested strided one",
-         remedy="use a plain tensor (of a nested one, the jagged layout; of a CSR one, to_sparse_coo()), "
+         example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised or strided nested tensor",
+         remedy="use a plain tensor (of a nested one, the jagged layout; of a CSR one, which few operations take, "
+         "to_sparse_coo()), "
          "or give the subclass __tensor_flatten__ and __tensor_unflatten__")
 register("SB018", "concurrency", cause="the program starts or joins threads, or waits for an event loop",
          example="threading.Thread(target=f).start()",
@@ -205,7 +220,8 @@ register("SB018", "concurrency", cause="the program starts or joins threads, or 
 register("SB019", "weak reference or finalizer",
          cause="the program depends on when an object dies, and objects of the trace die at other times",
          example="weakref.finalize(obj, callback)",
-         remedy="make and read weak references, and make objects with __del__, outside the compiled function")
+         remedy="make and read weak references, and make objects with __del__, outside the compiled function",
+         native=Native.FRAME)
 register("SB020", "traceback read",
          cause="the program reads a traceback, whose frames do not exist in the compiled function",
          example="except ValueError as e: traceback.format_tb(e.__traceback__)",
@@ -213,14 +229,15 @@ register("SB020", "traceback read",
 register("SB021", "recompile limit reached",
          cause="a function was compiled as often as its recompile_limit allows, and none of the entries fits the call",
          example="stator.compile(f, recompile_limit=8), called with nine different sizes or constants",
-         remedy="turn the changing value into a tensor or a dynamic size, or raise recompile_limit")
+         remedy="turn the changing value into a tensor or a dynamic size, or raise recompile_limit",
+         native=Native.CALL)
 register("SB022", "change of Stator settings",
          cause="captured code changes or reads how compiled functions behave in the whole process",
          example="with stator.set_stance('force_eager'): ...",
          remedy="set the stance outside the compiled function", inherent=True)
 register("SB023", "frame skipped on request", cause="the program called stator.skip_frame()",
          example="def log(x): stator.skip_frame(); ...",
-         remedy="remove the call where the function is to be captured", inherent=True)
+         remedy="remove the call where the function is to be captured", inherent=True, native=Native.FRAME)
 register("SB024", "value that changes from call to call",
          cause="a str, function or container at this place changed too often to be a constant; the "
          "instruction that reads it runs natively, and the code after it is captured",
@@ -231,4 +248,4 @@ register("SB025", "no capture now",
          example="builtins.len = my_len; compiled(x)",
          remedy="restore the builtins, call the function outside torch.jit.trace, or let no other thread change "
          "the values it reads",
-         inherent=True)
+         inherent=True, native=Native.CALL)

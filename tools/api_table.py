@@ -33,7 +33,6 @@ what to write instead.
 | name | outcome |
 |---|---|
 """
-REFUSED = "refused with an error"
 Probe = Callable[[], bool | str]
 D: Any = torch._dynamo
 C: Any = torch.compiler
@@ -73,6 +72,13 @@ def ones(*shape: int) -> torch.Tensor:
 
 def add(x: torch.Tensor) -> torch.Tensor:
     return x + 1
+
+
+def first_size() -> dict[str, object]:
+    """A specification by which the first size of x is a symbol."""
+    from torch.fx.experimental.dynamic_spec import ShapeVar, TensorSpec
+
+    return {"x": TensorSpec([ShapeVar("n")])}
 
 
 def scaled(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -241,7 +247,7 @@ ARGUMENTS: dict[str, Probe] = {
     "recompile_limit": lambda: compiled(scaled, *((ones(), n) for n in range(2, 9)), recompile_limit=1,
                                         dynamic=False) == 1,
     "isolate_recompiles": lambda: compiled(add, (ones(),), isolate_recompiles=True) == 1,
-    "shapes_spec": lambda: raises(lambda: torch.compile(add, shapes_spec={}), ValueError) and REFUSED,  # type: ignore[call-overload]
+    "shapes_spec": lambda: compiled(add, (ones(3),), (ones(4),), shapes_spec=first_size()) == 1,
 }
 COMPILER: dict[str, Probe | str] = {
     "compile": "torch's own: calls torch.compile",

@@ -10,6 +10,7 @@ Out: Markdown files.  The index by message changes with any message; the check l
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def messages() -> dict[str, set[str]]:
 def message_index() -> str:
     lines = ["# Break codes by message", "", "Written by `python -m tools.breaks_docs` from the messages in the source "
              "text; `...` stands for names and values.", "", "| message | code |", "|---|---|"]
-    for message, codes in sorted(messages().items(), key=lambda row: row[0].lower().lstrip(". ")):
+    rows = [row for row in messages().items() if re.search(r"[a-z]{3}", row[0])]  # `...: ...` would match anything
+    for message, codes in sorted(rows, key=lambda row: row[0].lower().lstrip(". ")):
         links = ", ".join(f"[{code}]({code}.md)" for code in sorted(codes))
         lines.append(f"| {message.replace('|', chr(92) + '|').strip()} | {links} |")
     return "\n".join(lines) + "\n"

@@ -42,31 +42,31 @@ LARGE_CLASSES = {
 # Words of torch's and CPython's documentation.
 VOCABULARY = frozenset("""dataclass fields
 abstract aot api argument arithmetic array assert assertion assignment async attention attribute autograd backend
-backward binding builtin cache call callable checkpoint class compilation compile compiled compiler cond constant
-container context copied copies copying cuda data decimal decode default delegation deprecation descriptor device
-dimension dispatch distributed double dropout eager effect encode environment error exception fake file filter flag
-float flow forward frame frozen func function generator global grad gradient graph guard hashing hook identity
+backward binding builtin cache call callable checkpoint class comparison compilation compile compiled compiler cond
+constant container context copied copies copying cuda data decimal decode default delegation deprecation descriptor
+device dimension dispatch distributed double dropout eager effect encode environment error exception fake file filter
+flag float flow forward frame frozen func function generator global grad gradient graph guard hashing hook identity
 immutable import index inductor inherited input instance instantiation instruction intrinsic introspection io item
 iteration iterator joins kernel layer layout lazy leaf library list local lock logging lookup membership memory meta
 metadata method mode model module mutation name namespace naming nested node noted number numpy object op opcode
-operation operator optimiser option optree output package partition patch pickling pieces polyfill printing propagation
-protocol random range raw recompile record recorded recurrent reference repro returned rng runtime scalar scope set
-setting shape signal size stack state static statistics stream subclass subgraph sum suspended symbol symbolic system
-table tensor text torch trace traceback traced transform transformed type unittest value variable varying view vm vmap
-warning weak wrapper
+operation operator optimizer option optree output package partition patch pickling pieces polyfill printing
+propagation protocol random range raw recompile record recorded recurrent reference repro returned rng runtime scalar
+scope set setting shape signal size stack state static statistics stream subclass subgraph sum suspended symbol
+symbolic system table tensor text torch trace traceback traced transform transformed type unittest value variable
+varying view vm vmap warning weak wrapper
 """.split())
 
 # Plain English, as few as there are.
 PLAIN = frozenset("""
 access address advance ahead algorithm allowed and asserted auditor blank bodies bookkeeping boundaries branch
-building captured catcher change check config content count declare decomposed deferred demo docs dropped event
-explanation exposure fail failed failing family finding follow forced form formatting generation group handled
-handler handover held hidden higher histories idle init installation installed interpreter kept keypath kind known
-length lifetime likeness line liveness llama located lower machine made main maker mark marked may miss named new
-open order original overlapping own owner pattern peekable place plain policies policy probe process profile
-progress pure queries quiet reach reader recorder recording refused registered registry remade render repeat
-replaced replayed run running saved search semantics shared sharing shown since small stance stator step straight
-suspend template trial uncertain unread verify writer
+building captured catcher change check config content count declare decomposed deferred demo docs dropped enclosing
+event explanation exposure fail failed failing family finding follow forced form formatting full generation group
+handled handler handover held hidden higher histories idle init installation installed interpreter kept keypath kind
+known length lifetime line liveness llama located lower machine made main maker mark marked may miss named new open
+order original overlapping own owner pattern peekable place plain policies policy probe process profile progress pure
+queries quiet reach reader recorder recording refused registered registry remade render repeat replaced replayed run
+running saved search semantics shared sharing shown since small stance stator step straight suspend template trial
+uncertain unread verify writer
 """.split())
 
 

@@ -102,9 +102,11 @@ def driver_version() -> int | None:
 def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:
     """Settings of compile() and of the process that captures and backends read."""
     found = {each.name: values.value(getattr(settings, each.name)) for each in fields(settings)
-             if each.name not in _UNSEEN and each.name not in ("options", "shapes")}
+             if each.name not in _UNSEEN and each.name not in ("options", "shapes", "shapes_spec")}
     found["options"] = values.value(dict(settings.options))
     found["shapes"] = values.value({name: repr(dim) for name, dim in settings.shapes.items()})
+    if settings.shapes_spec is not None:
+        found["shapes_spec"] = values.value(repr(settings.shapes_spec))
     found.update({f"config.{name}": values.value(getattr(config, name)) for name in SETTINGS
                   if name not in _READ_LATE and not name.startswith("artifact_")})
     for name in _CONFIGS.get(settings.backend if type(settings.backend) is str else "", ()):

@@ -16,7 +16,7 @@ from typing import Any
 
 from stator import errors, events
 from stator.audit.checkpoint import CannotRestore, Checkpoint
-from stator.audit.likeness import Outcome
+from stator.audit.comparison import Outcome
 from stator.audit.reach import TooMuch, reach
 from stator.audit.search import search, tags_of
 from stator.audit.trials import Trials, is_exact, reaches_whole_function, unrepeatable_node

@@ -22,7 +22,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from stator.audit.likeness import Outcome, unlike
+from stator.audit.comparison import Outcome, unlike
 from stator.audit.trials import Trials, is_exact
 from stator.backends.compilation import call_backend, compile_graph
 from stator.backends.registry import find_backend

@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator.audit.checkpoint import Checkpoint
-from stator.audit.likeness import Outcome, differences, run
+from stator.audit.comparison import Outcome, differences, run
 from stator.audit.reach import Origin, Reached, origin_of, parts, reach
 from stator.graph.analysis.mutation import is_repeatable, is_repeatable_target
 from stator.settings import marks

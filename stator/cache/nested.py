@@ -22,7 +22,8 @@ from stator.settings import marks, torch_marks
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
-_CALLS_MODULES = {os.path.join(_LAYERS, "module.py"), os.path.join(_TORCH, "utils", "_contextlib.py")}
+_CALLS_PROGRAM = {os.path.join(_LAYERS, "module.py"), os.path.join(_TORCH, "utils", "_contextlib.py"),
+                  os.path.join(_TORCH, "optim", "lbfgs.py")}
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
 _DISABLING = (torch_marks.WRAPPERS, os.path.join("stator", "api.py"))  # files of wrappers that `disable` makes
@@ -44,7 +45,7 @@ class Origin(enum.Enum):
 def origin_of(filename: str) -> Origin:
     """Where a code object comes from decides whether it is captured."""
     if filename.startswith(_TORCH):
-        if filename in _CALLS_MODULES:
+        if filename in _CALLS_PROGRAM:
             return Origin.PASSAGE
         return Origin.PROGRAM if filename.startswith(_LAYERS) else Origin.CLOSED
     if filename.startswith(("<frozen", "<stator")):

@@ -30,7 +30,7 @@ from stator.interp.vm import VM
 from stator.settings import marks
 from stator.settings.options import Settings
 from stator.shapes import profile
-from stator.shapes.named_dimensions import read_declarations
+from stator.shapes.named_dimensions import declarations_of
 from stator.shapes.policy import Policy
 
 
@@ -99,8 +99,8 @@ class CallSite:
         self.stance = ForcedBackend(self.settings)
         self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
         self.shapes.memory.foreseen = profile.foreseen(self.place)
-        if self.point is None and self.settings.shapes:
-            self.shapes.declared = read_declarations(self.settings.shapes)
+        if self.point is None:
+            self.shapes.declare(declarations_of(self.settings))
 
     @property
     def place(self) -> str:

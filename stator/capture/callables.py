@@ -68,13 +68,28 @@ class CompiledCallable:
     def __init__(self, original: Callable[..., Any], entry: Callable[..., Any]) -> None:
         self._stator_entry = entry
         self.__wrapped__ = original
+        call: object = type(original).__call__ if callable(original) else None
+        # Of an object whose class has a Python `__call__`: the class may get another one, or the object another class.
+        self._stator_method = call if is_function(call) or marks.compiled_mark(call) is not None else None
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
+        if self._stator_method is not None and type(self.__wrapped__).__call__ is not self._stator_method:
+            self._follow_class()
         return self._stator_entry(*args, **kwargs)
+
+    def _follow_class(self) -> None:
+        """Compile the `__call__` that the object has now."""
+        mark = marks.compiled_mark(self)
+        assert mark is not None
+        again = compile_again(self.__wrapped__, mark.settings)
+        fresh = marks.compiled_mark(again)
+        assert fresh is not None
+        self._stator_entry, self._stator_method = again._stator_entry, again._stator_method
+        marks.compiled(self, fresh)
 
     def __getattr__(self, name: str) -> Any:
         # Reached while unpickling too, when __wrapped__ does not exist yet.
-        if name in ("__wrapped__", "_stator_entry"):
+        if name in ("__wrapped__", "_stator_entry", "_stator_method"):
             raise AttributeError(name)
         owner = self.__wrapped__ if name != "save" or hasattr(self.__wrapped__, name) else self._stator_entry
         return getattr(owner, name)

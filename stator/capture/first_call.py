@@ -141,6 +141,7 @@ def _taken_early(later: LaterSite, bound: tuple[object, ...]) -> bool:
     settings = later.settings
     if later.stored is None and not (config.artifact_dir or os.environ.get("STATOR_CACHE_DIR")) or TRACER in loaded \
             or marks.disable_depth() or config.disable or marks.disabled_mark(later.fn) is not None or settings.shapes \
+            or settings.shapes_spec is not None \
             or stance.current() != "default" or stance.forced_backend() is not None or find_patches() \
             or replaced_operator(True) is not None \
             or torch._C._get_tracing_state() is not None or load(_REPLACED).replaced() is not None \

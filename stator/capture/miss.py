@@ -167,7 +167,7 @@ def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tup
         report_eager_call(compiled, "it is marked with stator.disable")
         with restored():
             return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
-    if site.shapes.declared.dims:
+    if site.shapes.declared.checks:
         site.shapes.declared.check_call(site.fn, bound)
     if take_from_family(site, bound) or take_stored(site, bound):
         return _core.RETRY
@@ -237,8 +237,13 @@ def traced(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
     """How many entries were made for this place of the program, in all compile() calls, for objects of this class."""
     receiver = type(bound[0]) if bound else None
-    return len({id(tag) for each in living(_entries) if each._stator_site.place_key == site.place_key
-                for _, _, tag in each.entries() if tag is None or tag.receiver in (receiver, None)})
+    return len({id(tag) for tag in entries_of_place(site) if tag is None or tag.receiver in (receiver, None)})
+
+
+def entries_of_place(site: CallSite) -> list[Installed | None]:
+    """The entries of all compile() calls for this place of the program; one that several share is there for each."""
+    return [tag for each in living(_entries) if each._stator_site.place_key == site.place_key
+            for _, _, tag in each.entries()]
 
 
 def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:

@@ -20,6 +20,7 @@ from stator.capture.trace import Trace
 from stator.errors import BackendError
 from stator.graph.analysis.mutation import PURE_KERNELS
 from stator.graph.analysis.step_functions import GRADIENTS
+from stator.graph.record.input_recorder import SPARSE_LAYOUTS
 from stator.graph.record.recorder import Recorder
 from stator.library.torch.higher_order_operators import carries_numbers
 
@@ -33,7 +34,7 @@ RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
     Strategy.SYMBOLIC_WRAPPERS: lambda recorder: any(
         wrapper._has_symbolic_sizes_strides for wrapper in recorder.wrappers.behind.values()),
     Strategy.SPARSE_INPUTS: lambda recorder: any(
-        isinstance(each.tensor, torch.Tensor) and each.tensor.layout is torch.sparse_coo for each in recorder.inputs),
+        isinstance(each.tensor, torch.Tensor) and each.tensor.layout in SPARSE_LAYOUTS for each in recorder.inputs),
 }
 
 

@@ -254,6 +254,8 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
     if done.stop is not None and done.stop.detail == ASSIGNED and any(
             map(autograd_boundaries.wants_grad, autograd_boundaries.output_nodes(graph))):
         return "a tensor that autograd may have saved, which gets other memory"
+    if recorder.log.in_place and shared_memory.writes_beside_unsafe_views(graph):
+        return "a write, and a view whose schema denies that it is one"
     if recorder.backend.overlaps is None or not recorder.log.in_place:
         return ""
     if autograd_boundaries.needs_old_values(graph):
@@ -321,7 +323,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     if symbols.declared:
         require_declared(symbols, symbols.shape_env.guards.lines)
     if symbols.origins:
-        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
+        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines, vm.heap.shapes.declared.relations))
     guard_set.prune()
     guards, instances = GuardList(guard_set), guard_set.instances()
     if vm.policy.guard_filter is not None:

@@ -261,13 +261,15 @@ def interpret(result: Trace, begin: Begin, around: list[TorchFunctionMode], hook
             check(vm)
     except Bug as bug:
         raise bug.error from None
-    except (Exception, SystemExit, GeneratorExit) as error:
-        for check in ERROR_CHECKS:
-            check(vm)
-        result.error = error
     except Break as reason:
         turn_off_inside(vm, reason)
         raise
+    except BaseException as error:
+        if not isinstance(error, (Exception, SystemExit, GeneratorExit)) and error is not vm.escaped:
+            raise  # Ctrl-C while tracing; of the program's own, the frames of the program have been left
+        for check in ERROR_CHECKS:
+            check(vm)
+        result.error = error
     finally:
         autograd_hooks.leave_hooks(vm)
         # Later operations are not those of the program.

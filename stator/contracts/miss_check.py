@@ -19,7 +19,7 @@ from stator.capture.call_site import CallSite
 from stator.contracts.contract import Contract
 from stator.contracts.facts import Change, UserTerms, changes
 from stator.contracts.patterns import Fact
-from stator.contracts.trial import captured_guards, tell_apart
+from stator.contracts.trial import captured_guards, guards_accept_before
 from stator.contracts.violation import ContractViolation, Tried, violation_text
 from stator.host.suspended_patches import find_patches, suspended
 from stator.settings import marks, stance
@@ -173,4 +173,4 @@ class Governor:
         guards = captured_guards(site, self.root, bound, lambda other: prepare(wider, other, bound))
         if isinstance(guards, str):
             return Tried(False, guards, captured=False)
-        return tell_apart(guards, changed, bound, named, site.user_line(bound))
+        return guards_accept_before(guards, changed, bound, named, site.user_line(bound))

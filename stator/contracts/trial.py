@@ -59,8 +59,8 @@ def captured_guards(site: CallSite, root: CallSite, bound: tuple[object, ...],
     return guards
 
 
-def tell_apart(guards: Sequence[Guard], changed: Sequence[Change], bound: tuple[object, ...],
-               named: UserTerms, begins: tuple[str, int]) -> Tried:
+def guards_accept_before(guards: Sequence[Guard], changed: Sequence[Change], bound: tuple[object, ...],
+                          named: UserTerms, begins: tuple[str, int]) -> Tried:
     """Whether these guards, made for the call as it is, accept it as it was before the changes."""
     old = {change.guard.source: change.guard for change in changed}
     state = next((change.guard for change in changed if change.guard.kind is Kind.GLOBAL_STATE), None)

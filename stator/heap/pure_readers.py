@@ -21,11 +21,12 @@ from stator.breaks import Break
 from stator.heap.raw_access import instance_dict
 from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_class
-from stator.host.value_kinds import dict_of_class, is_a
+from stator.host.value_kinds import BUILTIN_METHOD, dict_of_class, is_a
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Source
 
 _REVERSED: type = type(reversed([]))
+BOUND = frozenset({types.MethodType, types.BuiltinFunctionType, BUILTIN_METHOD, types.MethodWrapperType})
 _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
 DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
@@ -80,6 +81,21 @@ def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
 def referent_of(reference: weakref.ref[Any]) -> Any:
     """The referent of a weak reference, or None when it died (a subclass's `__call__` does not run)."""
     return weakref.ref.__call__(reference)
+
+
+def hashed_parts(value: object) -> tuple[object, ...] | None:
+    """The objects that the hash of a value in C is made of; None where it has a hash of its own."""
+    kind = type(value)
+    if kind in (tuple, frozenset):
+        return tuple(value)  # type: ignore[arg-type]
+    if isinstance(value, weakref.ref):
+        referent = referent_of(value)
+        return () if referent is None else (referent,)
+    if kind in (types.GenericAlias, types.UnionType):
+        return getattr(value, "__origin__", None), *value.__args__  # type: ignore[attr-defined]
+    if kind is slice:
+        return value.start, value.stop, value.step  # type: ignore[attr-defined]
+    return None
 
 
 def arguments_of(exc: BaseException) -> tuple[Any, ...]:

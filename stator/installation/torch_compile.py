@@ -17,7 +17,7 @@ import torch
 
 from stator import api
 from stator.backends.registry import find_backend, refuse_tuning
-from stator.errors import OptionValueError, Unsupported
+from stator.errors import Unsupported
 from stator.installation.torch_artifacts import add_aot_compile
 from stator.installation.torch_config import dynamic_in_torchs_config, in_torchs_config, say_what_is_ignored
 from stator.installation.torch_names import compiled_by_torch
@@ -37,9 +37,8 @@ def replacement(original: Any, default_backend: object) -> Any:
                 backend: Any = None, mode: str | None = None, options: Any = None, name: str | None = None,
                 disable: bool = False, recompile_limit: int | None = None, isolate_recompiles: bool = False,
                 shapes_spec: object = None) -> Any:
-        if shapes_spec is not None:
-            raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
-        say_what_is_ignored()
+        if not is_operator_of_torch(model):  # torch.cond changes settings for a while by itself
+            say_what_is_ignored()
         if backend is None:
             backend = default_of_torch()
         if not in_torchs_config("trace_numpy", True):
@@ -53,10 +52,10 @@ def replacement(original: Any, default_backend: object) -> Any:
         if key in _operators:  # each call of torch.cond compiles the same few lines anew
             return _operators[key]
         compiled = api.compile(model, fullgraph=fullgraph,
-                               dynamic=dynamic_in_torchs_config() if dynamic is None else dynamic,
+                               dynamic=dynamic_in_torchs_config() if dynamic is shapes_spec is None else dynamic,
                                backend="inductor" if backend is None else backend, mode=mode, options=options,
                                disable=disable, recompile_limit=recompile_limit,
-                               isolate_recompiles=isolate_recompiles, name=name)
+                               isolate_recompiles=isolate_recompiles, name=name, shapes_spec=shapes_spec)
         if not is_operator_of_torch(model):
             return add_aot_compile(compiled)
         run = _or_by_torch(compiled, functools.partial(original, model, fullgraph=fullgraph, backend=backend))

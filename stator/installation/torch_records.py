@@ -104,17 +104,17 @@ def around_capture(site: CallSite) -> Iterator[None]:
     with compile_context(CompileContext(capture.compile_id)), callbacks(capture):
         if lines:
             events.want_lines(True)
-        written(begin, capture)
+        write_safely(begin, capture)
         try:
             yield
         finally:
-            written(end, capture)
+            write_safely(end, capture)
             _here.capture = before
             if lines:
                 events.want_lines(False)
 
 
-def written(write: Callable[[Capture], None], capture: Capture) -> None:
+def write_safely(write: Callable[[Capture], None], capture: Capture) -> None:
     """Write records; a failure is a warning, and stops no capture."""
     try:
         write(capture)
@@ -134,7 +134,7 @@ def callbacks(capture: Capture) -> Iterator[None]:
         yield
 
 
-def tell_torch(event: events.Event) -> None:
+def forward_to_torch(event: events.Event) -> None:
     """Write one event down as torch would."""
     capture = _here.capture
     if isinstance(event, events.Recompile):
@@ -212,7 +212,7 @@ def metrics(capture: Capture, seconds: float) -> dict[str, object]:
     return {
         "compile_id": str(capture.compile_id), "frame_key": str(capture.compile_id.frame_id),
         "co_name": short(capture.site.name), "co_filename": filename, "co_firstlineno": line, "cache_size": entries,
-        "accumulated_cache_size": entries,
+        "accumulated_cache_size": len({id(tag) for tag in load("stator.capture.miss").entries_of_place(capture.site)}),
         "guard_count": len(guards), "shape_env_guard_count": sum(guard.kind.name == "SHAPE" for guard in guards),
         "graph_op_count": sum(node.op.startswith("call_") for node in nodes), "graph_node_count": len(nodes),
         "graph_input_count": sum(node.op == "placeholder" for node in nodes), "start_time": capture.began,
@@ -400,7 +400,7 @@ _stop_listening: list[Callable[[], None]] = []
 def start() -> None:
     """Write records of captures from now on."""
     if not _stop_listening:
-        _stop_listening.append(events.subscribe(tell_torch))
+        _stop_listening.append(events.subscribe(forward_to_torch))
         first_call.with_tracer(lambda: _put_around(around_capture) if _stop_listening else None)
 
 

@@ -106,6 +106,7 @@ class IdentityState(Mechanism):
     untracked: dict[int, Any] = field(default_factory=dict)  # tuples and dicts that it has met then
     weakly: list[Any] = field(default_factory=list)  # references to the objects that weak references were made to
     ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
+    additions: dict[int, tuple[Reference, dict[int, None]]] = field(default_factory=dict)  # ids, by set
     of_process: str = ""  # the address or hash that the program has read: another process has another one
     of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
 
@@ -136,7 +137,7 @@ class TensorState(Mechanism):
 
     attributes: dict[int, dict[str, Any]] = field(default_factory=dict)  # in the __dict__
     grads: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # -> (the fake, what the program made its .grad)
-    flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/tensor_bookkeeping)
+    flags: dict[int, Any] = field(default_factory=dict)  # -> how requires_grad changes (see tensors/leaf_flags)
     data: dict[int, Any] = field(default_factory=dict)  # -> the memory it gets (see tensors/tensor_bookkeeping)
     read_grads: set[int] = field(default_factory=set)  # tensors whose .grad the program has read, not to drop it alone
     dropped: set[int] = field(default_factory=set)  # leaves whose .grad the residual drops before the graph
@@ -145,7 +146,7 @@ class TensorState(Mechanism):
         return self.has_changes() and (
             key_ids(self.attributes),  # type: ignore[arg-type]
             [(key, id(grad)) for key, (_, grad) in self.grads.items()],
-            [(key, flag.entry, flag.final) for key, flag in self.flags.items()],
+            [(key, flag.entry, flag.final, len(flag.aliases)) for key, flag in self.flags.items()],
             [(key, id(note.value)) for key, note in self.data.items()])
 
 

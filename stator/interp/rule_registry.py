@@ -21,6 +21,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.interp.services import VM
+from stator.native.rows_declare import underlying
 
 Rule = Callable[[Any, Any, Any, Any], None]  # vm, args, kwargs, cont
 Binder = Callable[[Any, Any], bool]  # args, kwargs
@@ -68,6 +69,7 @@ def code_rule(code: types.CodeType) -> Any:
 
 def _registers(callables: tuple[Any, ...], suspends: bool, unread: bool = False, graph_scalars: bool = False,
                unasked: bool = False) -> Callable[[Any], Any]:
+    callables = tuple(map(underlying, callables))  # as calls reach them: a class may give a method of pybind11 wrapped
     for holds, ids in ((unread, TAKES_UNREAD), (graph_scalars, TAKES_GRAPH_SCALARS), (unasked, UNASKED)):
         if holds:
             ids.update(map(id, callables))

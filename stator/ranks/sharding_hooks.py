@@ -63,8 +63,8 @@ class Unshard(ShardingHook):
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         state, module = self.held()
-        args, _ = state._pre_forward(module, tensors, {})
-        return (*args, *[each._unsharded_param for each in sharded_parameters(state)])
+        args, _ = state._pre_forward(module, tensors or (None,), {})  # torch 2.11 takes the first of them on a GPU
+        return (*args[:len(tensors)], *[each._unsharded_param for each in sharded_parameters(state)])
 
 
 class Reshard(ShardingHook):

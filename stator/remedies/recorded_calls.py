@@ -23,7 +23,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stator.audit.checkpoint import Checkpoint
-from stator.audit.likeness import Outcome, run
+from stator.audit.comparison import Outcome, run
 from stator.audit.reach import Reached, reach
 
 Perturbation = Callable[[torch.Tensor], torch.Tensor]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stator import events
-from stator.audit.likeness import Outcome, differences
+from stator.audit.comparison import Outcome, differences
 from stator.audit.trials import Unrepeatable
 from stator.capture import code_memory
 from stator.capture.miss import make_entry

@@ -18,8 +18,7 @@ def page(row: BreakCode) -> str:
                        f"{block(each.mended)}\n\n" for each in REMEDIES.get(row.code, []))
     return (f"# {row.code}: {row.title}\n\n{sentence(row.cause)}\n\n## Example\n\n{block(row.example)}\n\n"
             f"## What to do\n\n{sentence(row.remedy)}\n\n{programs}## Kind\n\n{kind}\n\n"
-            f"This one instruction runs natively. Stator captures the code before and after it "
-            f"([graph breaks](../graph-breaks.md)).\n")
+            f"{row.native} ([graph breaks](../graph-breaks.md)).\n")
 
 
 def recompile_page() -> str:

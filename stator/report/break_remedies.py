@@ -307,11 +307,11 @@ def run(program, x):
     WEIGHT.grad = None
     return program(x)
 """)],
-    "SB017": [Remedy("a CSR tensor", """
+    "SB017": [Remedy("a row of a CSR tensor", """
 import torch
 
 def program(x):
-    return x.to_dense() + 1
+    return x[0].to_dense() + 1
 
 def run(program, x):
     return program(x.to_sparse_csr())
@@ -319,7 +319,7 @@ def run(program, x):
 import torch
 
 def program(x):
-    return x.to_dense() + 1
+    return x[0].to_dense() + 1
 
 def run(program, x):
     return program(x.to_sparse_csr().to_sparse_coo())

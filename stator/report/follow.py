@@ -92,7 +92,7 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
                   events.CompiledElsewhere, events.SwappedIn), _text),
     "effects": (_FINISHED, _effects),
     "artifacts": ((events.ArtifactRefused, events.NotCached, events.EntryLoaded, events.CaptureAwaited), _text),
-    "failures": ((events.InternalFailure,), _text),
+    "failures": ((events.InternalFailure, events.EagerFallback), _text),
     "all": ((events.Event,), _text),
 }
 

@@ -23,7 +23,7 @@ BackendFunction = Callable[..., Callable[..., object]]
 OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
-    "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond",
+    "capture_control_flow": "a branch on a tensor without effects, whose sides yield alike, is captured as torch.cond",
     "audit": "an int n: one call in n is also made eagerly and compared, 0 for none (also STATOR_AUDIT=n)",
     "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
     "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default True)",
@@ -77,6 +77,7 @@ class Settings:
     start: str = "now"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
     guard_filter_fn: Callable[..., Sequence[bool]] | None = None
+    shapes_spec: object = None  # shapes.named_dimensions.Declarations, in the words of torch.compile's argument
 
     def validate(self) -> None:
         require_bool("fullgraph", self.fullgraph)
@@ -92,7 +93,9 @@ class Settings:
             if not isinstance(getattr(self, name), str | None):
                 raise OptionTypeError(f"{name}={getattr(self, name)!r} is not accepted; use None or {wanted}")
         if self.mode is not None and self.options:
-            raise OptionValueError("mode and options are both given; use one of them")
+            raise OptionValueError(f"mode={self.mode!r} is given beside options of the backend "
+                                   f"({', '.join(sorted(self.options))}); a mode is a set of such options: use one of "
+                                   "the two")
         is_int = isinstance(self.recompile_limit, int) and not isinstance(self.recompile_limit, bool)
         if not is_int or self.recompile_limit < 1:
             raise (OptionValueError if is_int else OptionTypeError)(
@@ -159,8 +162,6 @@ def build_settings(*, fullgraph: bool = False, dynamic: bool | None = None,
     own, of_backend = split_options(options)
     if isinstance(own.get("regions"), (list, set, frozenset)):
         own["regions"] = tuple(own["regions"])  # type: ignore[arg-type]
-    if mode is not None and options:
-        raise OptionValueError("mode and options are both given; use one of them")
     settings = Settings(fullgraph, dynamic, backend, mode, of_backend, recompile_limit, isolate_recompiles, name,
                         **own)  # type: ignore[arg-type]  # validate() checks each
     settings.validate()

@@ -45,7 +45,7 @@ def is_graph_break(fn: object) -> bool:
 
 
 def is_of_torch(code: types.CodeType) -> bool:
-    """Whether a function of torch, such as an optimiser's step, has this code."""
+    """Whether a function of torch, such as an optimizer's step, has this code."""
     return code.co_filename.startswith(_TORCH)
 
 
@@ -54,7 +54,7 @@ def disabled_because(fn: object) -> str | None:
     if type(fn) is not types.FunctionType or not fn.__dict__.get("_torchdynamo_disable"):
         return None
     reason = fn.__dict__.get("_torchdynamo_disable_msg")
-    # torch.compile, once used in a process, disables parts of every optimiser that it cannot capture itself.
+    # torch.compile, once used in a process, disables parts of every optimizer that it cannot capture itself.
     if isinstance(reason, str) and (reason == "don't trace into fused optimizer"
                                     or reason.startswith("optimizer ") and reason.endswith(" not supported")):
         return None

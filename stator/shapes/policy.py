@@ -198,6 +198,12 @@ class Policy:
         return not self.dynamic and not self.declared.dims and memory.foreseen is None \
             and not any(memory._sets()) and not any(memory._tables())
 
+    def declare(self, declared: Declarations) -> None:
+        """Take the declarations of the user; of torch's `shapes_spec` all other sizes are constants."""
+        self.declared = declared
+        if declared.others_are_static:
+            self.dynamic = False
+
     def gives_up(self, value: object, source: Source) -> bool:
         """Whether the value is handed around unread."""
         unread = self.memory.unread
@@ -240,13 +246,13 @@ class Policy:
             return frozenset(dim for dim in known if tensor.layout is torch.strided and dim < tensor.dim())
 
     def is_open(self, value: object, source: Source) -> bool:
-        if self.dynamic is False or value != value or type(source) is Pinned \
+        if value != value or type(source) is Pinned \
                 or type(value) is float and (not self.floats or not is_ordinary(value)) \
                 or type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False
         if self.named_number(source) is not None:
             return True
-        if type(value) is int and config.specialize_int:
+        if self.dynamic is False or type(value) is int and config.specialize_int:
             return False
         return source in self.memory.numbers or bool(self.memory.foresees("numbers", source)) \
             or self.dynamic is True and type(value) is int and _is_argument(source)

@@ -6,7 +6,7 @@ hold exactly while those decisions do; where an expression has no program, its s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sympy
@@ -16,6 +16,7 @@ from torch.utils._sympy.numbers import int_oo
 from stator.errors import DeclarationError
 from stator.guards.guard import Guard, Kind
 from stator.guards.shape_check import Code, Operand, ShapeCheck
+from stator.shapes.named_dimensions import Relation
 from stator.shapes.symbolic_values import UserPrinter, hint_of
 
 _MANY: dict[Any, Code] = {
@@ -113,7 +114,7 @@ def compile_check(expression: Any, operands: dict[sympy.Symbol, Operand],
     return ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
 
 
-def shape_guards(symbols: Any, lines: Any) -> list[Guard]:
+def shape_guards(symbols: Any, lines: Any, relations: Iterable[Relation] = ()) -> list[Guard]:
     """Every decision about the symbols of one trace, as guards."""
     env, origins = symbols.shape_env, symbols.origins
     guards: list[Guard] = []
@@ -147,6 +148,10 @@ def shape_guards(symbols: Any, lines: Any) -> list[Guard]:
     for symbol, value in env.replacements.items():
         if symbol in origins and value.free_symbols <= origins.keys():
             add(sympy.Eq(symbol, value, evaluate=False), symbols.lines.get(symbol))
+    sizes = {name: size if type(size) is int else size.node.expr for name, size in symbols.named.items()}
+    for relation in relations:
+        if sizes.keys() >= set(relation.names()):
+            add(relation.of(sizes), None)
     return guards
 
 

@@ -109,6 +109,23 @@ def _shown(node: fx.Node) -> str:
     return node.meta["source"].text() if "source" in node.meta else node.name
 
 
+def _forget_inner(env: symbolic_shapes.ShapeEnv, result: object) -> None:
+    """Forget the symbols of steps inside of an operation that its result does not depend on.
+
+    torch.combinations selects twice and stacks: two counts that it asserts to be equal, and one is in its result. The
+    operation makes these assertions anew as it runs.
+    """
+    found = symbolic_shapes.compute_unbacked_bindings(env, result, peek=True) or {}
+    inner = set(env.pending_fresh_unbacked_symbols) - found.keys()
+    if not inner or inner & symbolic_shapes.free_unbacked_symbols(result):
+        return
+    env.pending_fresh_unbacked_symbols[:] = [each for each in env.pending_fresh_unbacked_symbols if each not in inner]
+    for symbol, asserts in list(env.deferred_runtime_asserts.items()):
+        asserts[:] = [each for each in asserts if not each.expr.free_symbols & inner]
+        if not asserts:
+            del env.deferred_runtime_asserts[symbol]
+
+
 class SymbolNodes:
     """The symbols of one trace and the nodes of expressions over them."""
 
@@ -198,8 +215,10 @@ class SymbolNodes:
 
     def declare(self, operand: Operand, size: int, how: object) -> None:
         """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
-        if type(size) is not torch.SymInt:
-            return  # 0 or 1: a constant, as torch has it
+        if type(size) is not torch.SymInt:  # 0 or 1: a constant, as torch has it
+            if isinstance(how, Dim):
+                self.named.setdefault(how.name, size)
+            return
         self.declared.append((operand, size, how if isinstance(how, Dim) else None))
         if not isinstance(how, Dim):
             return
@@ -207,9 +226,11 @@ class SymbolNodes:
             bool(size >= how.min)
         if operand.property is Property.NUMBER and how.max is not None:
             bool(size <= how.max)
-        known = self.named.setdefault(how.name, size)
-        if known is not size:
+        known = self.named.get(how.name)
+        if type(known) is torch.SymInt:
             bool(known == size)  # a guard: one name is one size
+        else:
+            self.named[how.name] = size
 
     def take_fresh(self, result: object) -> Any:
         """Where in `result` the symbols lie that the operation just made; to be bound to its node."""
@@ -217,6 +238,7 @@ class SymbolNodes:
             return None
         try:
             with torch._C.DisableTorchFunction():  # torch reads the layout: no operation of the program
+                _forget_inner(self.shape_env, result)
                 return symbolic_shapes.compute_unbacked_bindings(self.shape_env, result)
         except symbolic_shapes.PendingUnbackedSymbolNotFound as error:
             raise Break("SB003", f"a size that its operation does not give back: {error}".partition("\n")[0]) from None

@@ -145,7 +145,7 @@ def _() -> None:
 
 @program("SB017")
 def _() -> None:
-    run(lambda x: x.to_dense() + 1, torch.eye(3).to_sparse_csr())
+    run(lambda x: x[0].to_dense() + 1, torch.eye(3).to_sparse_csr())
 
 
 @program("SB018")
@@ -237,3 +237,9 @@ def test_every_row_says_everything_and_the_pages_are_up_to_date() -> None:
     for row in breaks.REGISTRY.values():
         assert row.title and row.cause and row.example and row.remedy
     assert breaks_docs.outdated(breaks_docs.FOLDER) == [], "run python -m tools.breaks_docs"
+
+
+@pytest.mark.parametrize(("code", "native"), [("SB001", "one instruction runs natively"),
+                                              ("SB008", "runs natively to its end"), ("SB021", "whole call")])
+def test_a_page_says_what_runs_natively(code: str, native: str) -> None:
+    assert native in breaks_docs.pages()[f"{code}.md"]

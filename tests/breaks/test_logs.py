@@ -104,6 +104,18 @@ def test_resume_code_is_shown_when_a_continuation_runs_natively() -> None:
     assert "resume code of program resumed at line" in stream.getvalue() and "JUMP_FORWARD" in stream.getvalue()
 
 
+def test_calls_that_run_eagerly_are_failures() -> None:
+    stream = io.StringIO()
+    stator.set_logs("failures", stream=stream)
+    try:
+        compiled = stator.compile(program, backend="eager")
+        with stator.set_stance("force_eager"):
+            compiled(X, 2)
+    finally:
+        stator.set_logs()
+    assert "force_eager" in stream.getvalue() and "program" in stream.getvalue()
+
+
 def test_trace_dynamic_and_perf() -> None:
     assert f"trace {here(1)} in helper" in logged("trace")
     assert "symbolic in" in logged("dynamic")

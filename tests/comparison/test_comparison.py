@@ -243,6 +243,7 @@ def test_tolerance() -> None:
     assert text_of(x, x + 1e-2, tolerance=1e-4)
     assert text_of(x + 0j, x + 1e-2j, tolerance=1e-4)
     assert not text_of(torch.empty(3), torch.ones(3), tolerance=float("inf"))
+    assert text_of(0.1, 0.100001) and not text_of(0.1, 0.100001, tolerance=1e-4) and text_of(0.1, 0.2, tolerance=1e-4)
     assert text_of(torch.empty(3), torch.ones(4), tolerance=float("inf"))
 
 

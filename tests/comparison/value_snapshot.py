@@ -369,9 +369,17 @@ def same_signs(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return left.signbit() == right.signbit() if left.dtype.is_floating_point else torch.ones_like(left, dtype=torch.bool)
 
 
+def same_floats(eager: str, compiled: str, tolerance: Tolerance) -> bool:
+    """Whether two labels are Python floats within the tolerance of the tensors that they were read from."""
+    if tolerance == 0.0 or not (eager.startswith("float ") and compiled.startswith("float ")):
+        return False
+    left, right = (torch.tensor(float(label.removeprefix("float "))) for label in (eager, compiled))
+    return same_numbers(left, right, tolerance)
+
+
 def differences(eager: Snapshot, compiled: Snapshot, path: str, tolerance: Tolerance = 0.0) -> Iterator[str]:
     """Every place where two snapshots differ, in the program's terms."""
-    if eager.label != compiled.label:
+    if eager.label != compiled.label and not same_floats(eager.label, compiled.label, tolerance):
         yield f"{path}: eager {eager.label!r}, compiled {compiled.label!r}"
         return
     if eager.numbers is not None and compiled.numbers is not None:

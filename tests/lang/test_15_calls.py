@@ -4,6 +4,7 @@
 import enum
 import functools
 import math
+import types
 
 import torch
 import torch.nn.functional as F
@@ -198,3 +199,26 @@ def test_dir_of_a_function_with_attributes():
         return "known" in dir(plain)
 
     assert stator.compile(listed, backend="eager")() and listed()
+
+
+def test_call_of_a_module():
+    def calls(name, member):
+        module = types.ModuleType("m")
+        module.m = member
+        if name is not None:
+            module.__name__ = name
+        try:
+            module()
+        except TypeError as error:
+            return str(error)
+
+    def calls_outside():
+        try:
+            math(1)
+        except TypeError as error:
+            return str(error)
+
+    compiled = stator.compile(calls, backend="eager", fullgraph=True)
+    for call_ in ((None, len), (None, 3), ("other", len), (5, len), (None, calls)):
+        assert compiled(*call_) == calls(*call_)
+    assert stator.compile(calls_outside, backend="eager", fullgraph=True)() == calls_outside()

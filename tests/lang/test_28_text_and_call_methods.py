@@ -190,3 +190,16 @@ def calls_that_are_no_plain_methods(x):
         __call__ = Bound(4)
 
     return Static()(x, 3), OfClass()(x), Bound(2)(x), Bound(3)(x, k=5), Handed()(x)
+
+
+class Position:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+@case(*[call(ramp(4, 4), Position(n)) for n in (1, 2, 3, 1)])
+def index_that_varies(x, n):
+    return x[n:], x[1:n], x[n, None], x.narrow(0, 0, n), torch.zeros(n), x.reshape(n.number * 0 + 2, -1)

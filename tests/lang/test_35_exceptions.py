@@ -15,6 +15,32 @@ class AppError(Exception):
         self.code = code
 
 
+class Stop(BaseException):
+    """No Exception: only the program's own handlers and CPython see it."""
+
+
+@case(*[call(ramp(2), kind) for kind in (Stop, KeyboardInterrupt, SystemExit, GeneratorExit)])
+def effects_before_an_exception_that_is_no_error(x, kind):
+    seen = []
+    try:
+        x.add_(1)
+        raise kind(seen)
+    finally:
+        x.mul_(2)
+        seen.append(len(seen))
+
+
+@case(call(ramp(2), 2), call(ramp(2), 5))
+def exception_that_is_no_error_from_a_callback(x, bad):
+    def key(item):
+        if item == bad:
+            raise Stop(item)
+        return -item
+
+    x.add_(1)
+    return x, sorted([3, 2, 1], key=key)
+
+
 class Detailed(AppError):
     def __str__(self):
         return f"[{self.code}] {self.args[0]}"
@@ -302,3 +328,15 @@ def test_values_that_are_over_leave_as_they_are():
 
     walker, view, total = stator.compile(over, backend="eager")()
     assert type(walker) is type(reversed([])) and not list(walker) and total == 3 and "released" in repr(view)
+
+
+@case(call(3), call(4), graphs=0)
+def a_cause_whose_class_gives_no_exception(n):
+    class Cause(Exception):
+        def __new__(cls):
+            return None
+
+    try:
+        raise IndexError(n) from Cause
+    except (IndexError, TypeError) as error:
+        return type(error), str(error), error.__cause__, error.__suppress_context__

@@ -197,3 +197,9 @@ def slots_read_written_and_deleted(x, slotted):
     written = slotted.b
     del slotted.b
     return x + first + again + written, hasattr(slotted, "b"), slotted.a * 2
+
+
+@case(call(3), call(4), graphs=0)
+def repr_of_a_field_with_the_missing_sentinel(n):
+    made = dataclasses.field(default=n)
+    return repr(made), repr(dataclasses.MISSING) in repr(made), made

@@ -125,3 +125,23 @@ def enum_made_inside(x):
 def identity_survives(x):
     table = {"mode": Mode.SUM, "items": [Mode.MEAN]}
     return table, table["mode"] is Mode.SUM, x * 2
+
+
+class Flags(enum.IntFlag):
+    LEFT = 1
+    RIGHT = 2
+
+
+class Rate(float):
+    def __repr__(self):
+        return f"rate {float(self)}"
+
+
+@case(call(ramp(2), Rate(0.5)), call(ramp(2), Rate(1.5)))
+def number_that_is_shown_otherwise(x, rate):
+    return x * rate, torch.full((2,), rate), repr(rate)
+
+
+@case(*[call(ramp(2), flags) for flags in (Flags.LEFT, Flags.RIGHT, Flags.LEFT | Flags.RIGHT)])
+def flag_as_a_number(x, flags):
+    return x * flags, torch.full((2,), flags), torch.tensor(flags), flags & 2

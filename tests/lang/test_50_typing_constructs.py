@@ -1,10 +1,12 @@
 """typing at run time: NamedTuple, Generic, Protocol, TypedDict, cast, annotations."""
 
+import types
 import typing
 from typing import Any, Generic, NamedTuple, Optional, Protocol, TypedDict, TypeVar, Union
 
 import torch
 
+import stator
 from curriculum import call, case, ramp
 
 T = TypeVar("T")
@@ -160,3 +162,27 @@ def callable_and_literal(x):
     Fn = typing.Callable[[int], int]
     Kind = typing.Literal["a", "b"]
     return typing.get_args(Kind), typing.get_args(Fn)[1] is int, isinstance(len, typing.Callable), x + 1
+
+
+def test_aliases_around_objects_from_outside():
+    class Config:
+        def __init__(self, n):
+            self.n = n
+
+    def made(config):
+        config.n += 1
+
+        class Local:
+            pass
+
+        return (types.GenericAlias(list, (config,)), list[config], typing.Annotated[int, config, 3], typing.Literal[config],
+                typing.List[typing.Annotated[str, config]], Local | None, list[Local], Local)  # fmt: skip
+
+    compiled = stator.compile(made, backend="eager", fullgraph=True)
+    for n in range(2):
+        config = Config(n)
+        plain, listed, annotated, literal, nested, union, local, cls = compiled(config)
+        assert config.n == n + 1 and plain.__args__[0] is config and listed.__args__[0] is config
+        assert annotated.__metadata__[0] is config and annotated == typing.Annotated[int, config, 3]
+        assert literal.__args__[0] is config and nested.__args__[0].__metadata__[0] is config
+        assert union == cls | None and local == list[cls] and type(union) is type(int | None)

@@ -3,7 +3,9 @@
 import collections
 import copyreg
 import fractions
+import itertools
 import pickle
+import warnings
 
 from curriculum import call, case, ramp
 
@@ -116,3 +118,13 @@ def an_error_breaks(x, n):
         pickle.dumps(lambda: n)
     except Exception as error:
         return y * 2, type(error).__name__
+
+
+@case(call(3), call(4), graphs=0)
+def a_warning_of_c_code_that_is_an_error(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", category=DeprecationWarning)
+        try:
+            return pickle.dumps(itertools.count(n))
+        except (DeprecationWarning, TypeError) as error:  # TypeError: since CPython 3.14
+            return type(error), str(error)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import types
+import weakref
+
 from probing import Scene, probe, ramp
 from scenery import one
 
@@ -33,6 +36,7 @@ class Plain:
 
 # The same in every world: their addresses decide the order.
 PLAIN = [Plain(i) for i in range(8)]
+LISTS = [[i] for i in range(6)]
 
 
 def once_large(count: int, *members: int) -> set[int]:
@@ -310,3 +314,139 @@ def numbers_joined_by_a_plain_object():
 
     return Scene(fn, one(ramp()), members.clear,
                  lambda: (PLAIN[4] in members, [getattr(each, "n", each) for each in members], set_layout(members)))
+
+
+def order_of(make, target_of):
+    """A scene: the order of a set made inside, of what `make` gives for plain objects from outside."""
+    plain = PLAIN[:6]
+
+    def fn(x):
+        made = {make(each) for each in plain}
+        return x + len(made), [target_of(each).n for each in made], made
+
+    return Scene(fn, one(ramp()), plain.reverse, lambda: len(plain))
+
+
+@probe("SB013")
+def set_made_inside_of_plain_objects():
+    return order_of(lambda each: each, lambda each: each)
+
+
+@probe("SB013 SB019")
+def set_made_inside_of_weak_references():
+    return order_of(weakref.ref, lambda each: each())
+
+
+@probe("SB013")
+def set_made_inside_of_generic_aliases():
+    return order_of(lambda each: types.GenericAlias(list, (each,)), lambda each: each.__args__[0])
+
+
+@probe("SB013")
+def set_made_inside_of_methods_in_c():
+    return order_of(lambda each: each.__repr__, lambda each: each.__self__)
+
+
+@probe("SB013 SB019")
+def weak_set_made_inside():
+    plain = PLAIN[:6]
+
+    def fn(x):
+        return x + 1, [each.n for each in weakref.WeakSet(plain)]
+
+    return Scene(fn, one(ramp()), plain.reverse, lambda: len(plain))
+
+
+@probe("SB013")
+def set_made_inside_of_methods_of_lists():
+    lists = LISTS[:]
+
+    def fn(x):
+        return x + 1, [each.__self__[0] for each in {each.append for each in lists}]
+
+    return Scene(fn, one(ramp()), lists.reverse, lambda: len(lists))
+
+
+def filled_by(fill):
+    """A scene: a set made inside, of plain objects from outside, leaves as `fill` has filled it."""
+    plain, kept = PLAIN[:7], []
+
+    def fn(x):
+        kept[:] = fill(plain)
+        return x + len(kept)
+
+    return Scene(fn, one(ramp()), plain.reverse, lambda: [[getattr(each, "n", each) for each in made] for made in kept])
+
+
+@probe()
+def set_filled_by_additions():
+    def fill(plain):
+        made = set()
+        for each in plain:
+            made.add(each)
+            made.add(plain[0])
+        made.update([plain[2], PLAIN[7]])
+        return [made]
+
+    return filled_by(fill)
+
+
+@probe()
+def set_filled_by_a_call_and_a_display():
+    return filled_by(lambda plain: [set(plain), frozenset(plain), {*plain}, {plain[3], plain[1]}, Named(plain),
+                                    {each: 1 for each in plain}.keys(), {each.n for each in plain}])
+
+
+@probe("SB013")
+def set_emptied_in_between():
+    def fill(plain):
+        made = set(plain)
+        made.discard(plain[1])
+        made.add(plain[1])
+        return [made]
+
+    return filled_by(fill)
+
+
+@probe("SB013")
+def set_filled_by_an_operator():
+    return filled_by(lambda plain: [set(plain[:3]) | set(plain[2:])])
+
+
+def weakly_changed_by(change):
+    """A scene: `change` is done to a set of weak references to objects that Python code hashes."""
+    kept = [Hashed(i) for i in (0, 8, 16, 3, 5)]
+    members = {weakref.ref(each) for each in kept[:4]}
+
+    def fn(x):
+        change(members, kept)
+        return x + len(members)
+
+    def other_history():
+        kept[3] = Hashed(11)
+        members.clear()
+        members.update(map(weakref.ref, reversed(kept[:4])))
+
+    return Scene(fn, one(ramp()), other_history, lambda: ([each().n for each in members], set_layout(members)))
+
+
+@probe()
+def weak_references_taken_out_of_a_set():
+    return weakly_changed_by(lambda members, kept: members.difference_update([weakref.ref(kept[1])]))
+
+
+@probe()
+def weak_references_joined_to_a_set():
+    def change(members, kept):
+        members ^= {weakref.ref(kept[0]), weakref.ref(kept[4])}
+
+    return weakly_changed_by(change)
+
+
+@probe("SB013")
+def weak_references_to_objects_that_change():
+    def change(members, kept):
+        members.difference_update([weakref.ref(kept[1])])
+        kept[0].n = 100
+
+    return weakly_changed_by(change)

@@ -14,7 +14,7 @@ from typing import Any
 from stator.capture import call_site, miss, stages, trace
 from stator.capture.trace import Trace
 from stator.emit.effects import write_back
-from stator.emit.rebuild import decimal_contexts, returned_objects
+from stator.emit.rebuild import decimal_contexts, returned_objects, values
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.residual import failing_calls, residual
 from stator.graph.analysis import mutation
@@ -36,7 +36,7 @@ from stator.interp.arrays import native_numpy
 from stator.interp.branches import assertions
 from stator.interp.calls import allowed_calls, native_calls
 from stator.interp.iteration import IteratorOf
-from stator.interp.objects import assignment
+from stator.interp.objects import assignment, set_order
 from stator.interp.opcodes import exception_opcodes, name_opcodes
 from stator.interp.tensors import tensor_bookkeeping, tensor_copies
 from stator.interp.vm import VM
@@ -183,7 +183,9 @@ SWITCHES = [
     Switch("order of sets", without(exposure, "expose_order"), ("set_of_ints_in_table_order",)),
     Switch("order of frozensets", without(Constants, "guard_order"), ("frozenset_with_another_history",)),
     Switch("tables of sets", without(outside_sets, "guard_layout"), ("set_copied_with_another_history",)),
-    Switch("what is done to sets", without(native_calls, "note_operation"), ("set_merged_in_place", "set_written")),
+    Switch("what is done to sets", without(set_order, "note_operation"), ("set_merged_in_place", "set_written")),
+    Switch("how sets made inside were filled", without(values, "members_as_added", lambda vm, value: None),
+           ("set_filled_by_additions",)),
     Switch("sets that change under an iterator", without(outside_sets, "is_under_way", lambda iterator: False),
            ("set_of_plain_objects_changed_while_iterated",)),
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),

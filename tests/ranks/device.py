@@ -1,5 +1,7 @@
 """Measure ranks on an accelerator.   python -m tests.ranks.device [--device cuda] [--small] [--parts one,tensor,video]
 
+A part that fails is a line with its error, and the next one runs.  Compilers find nothing that the other side has compiled.
+
 In: one device.  Out, beside torch.compile:
 
 - one      programs with collectives and wrappers in a world of one rank (NCCL, or gloo on the CPU): equal to eager or not
@@ -10,15 +12,21 @@ In: one device.  Out, beside torch.compile:
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
+import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import sympy.printing  # noqa: F401  # torch reads it as an attribute of sympy
 import torch
+import torch._inductor.utils
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
@@ -29,6 +37,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import stator
+from benchmarks.turns import turn
 from stator import events
 
 Call = Callable[[], object]
@@ -47,9 +56,16 @@ def finish(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def seconds(calls: dict[str, Call], device: str, rounds: int) -> dict[str, float]:
+def seconds(calls: dict[str, Call], device: str, rounds: int, turns: str) -> dict[str, float]:
     """Median seconds of a call, in rounds that alternate."""
+    with turn(turns):
+        return _seconds(calls, device, rounds)
+
+
+def _seconds(calls: dict[str, Call], device: str, rounds: int) -> dict[str, float]:
     found: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
     for _ in range(rounds):
         for name, call in calls.items():
             finish(device)
@@ -77,6 +93,37 @@ def by_stator(fn: Any, backend: str) -> tuple[Any, Callable[[], int]]:
 
 
 SIDES = {"stator": by_stator, "torch": by_torch}
+
+
+@dataclass
+class Side:
+    """A model, compiled by one side, or not."""
+
+    call: Call
+    first: float  # seconds
+    breaks: Callable[[], int]
+    result: object
+
+
+def sides(make: Callable[[], nn.Module], call: Callable[[Any], object], backend: str, device: str) -> dict[str, Side]:
+    """The first call of each side, with caches that nobody has filled; a side that fails is printed and left out."""
+    fresh = getattr(torch._inductor.utils, "fresh_cache", None) or torch._inductor.utils.fresh_inductor_cache
+    found: dict[str, Side] = {}
+    for name, compile in {"eager": lambda fn, backend: (fn, lambda: 0), **SIDES}.items():
+        try:
+            torch.manual_seed(0)
+            compiled, breaks = compile(make(), backend)  # type: ignore[operator]
+            finish(device)
+            with fresh():
+                begun = time.perf_counter()
+                result = call(compiled)
+                finish(device)
+                seconds = time.perf_counter() - begun
+            found[name] = Side(functools.partial(call, compiled), seconds, breaks, result)
+        except Exception as error:
+            print(f"{name}, {backend}: {type(error).__name__}: {str(error)[:300]}\n{traceback.format_exc()[-1500:]}",
+                  flush=True)
+    return found
 
 
 # ---------------------------------------------------------------------- a world of one rank
@@ -140,7 +187,7 @@ PROGRAMS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def run_one(device: str, backends: list[str], rounds: int) -> None:
+def run_one(device: str, backends: list[str]) -> None:
     begin("nccl" if device == "cuda" else "gloo")
     torch.manual_seed(1)
     xs = [torch.randn(64, 64, device=device) for _ in range(2)]
@@ -182,33 +229,25 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.after(x))))
 
 
-def run_tensor(device: str, backends: list[str], rounds: int, small: bool) -> None:
+def run_tensor(device: str, backends: list[str], rounds: int, small: bool, turns: str) -> None:
     width, heads, layers, length = (64, 8, 2, 16) if small else (2048, 16, 8, 1024)
     begin("fake", RANKS)
     mesh = init_device_mesh(device, (RANKS,))
     plan = {**dict.fromkeys(("q", "k", "v", "up"), ColwiseParallel()), **dict.fromkeys(("out", "down"), RowwiseParallel())}
     x = torch.randn(2, length, width, device=device, dtype=torch.float32 if small else torch.bfloat16)
-    for backend in backends:
-        calls: dict[str, Call] = {}
-        first, breaks = {}, {}
-        for side, compile in {"eager": lambda fn, backend: (fn, lambda: 0), **SIDES}.items():
-            model = nn.Sequential(*[Block(width, heads) for _ in range(layers)]).to(device, x.dtype)
-            for block in model:
-                parallelize_module(block, mesh, plan)
-            compiled, breaks[side] = compile(model, backend)  # type: ignore[operator]
 
-            def call(compiled: Any = compiled) -> object:
-                return compiled(x).float().square().mean().backward()
-            finish(device)
-            begun = time.perf_counter()
-            call()
-            finish(device)
-            first[side] = time.perf_counter() - begun
-            calls[side] = call
-        found = seconds(calls, device, rounds)
+    def make() -> nn.Module:
+        model = nn.Sequential(*[Block(width, heads) for _ in range(layers)]).to(device, x.dtype)
+        for block in model:
+            parallelize_module(block, mesh, plan)
+        return model
+
+    for backend in backends:
+        found = sides(make, lambda compiled: compiled(x).float().square().mean().backward(), backend, device)
+        times = seconds({name: each.call for name, each in found.items()}, device, rounds, turns)
         print(f"tensor parallel, {RANKS} ranks of a fake group, {layers} blocks, {backend}, forward and backward: "
-              + "; ".join(f"{side} {found[side] * 1e3:.2f} ms (first call {first[side]:.1f} s, {breaks[side]()} breaks)"
-                          for side in found), flush=True)
+              + "; ".join(f"{name} {times[name] * 1e3:.2f} ms (first call {each.first:.1f} s, {each.breaks()} breaks)"
+                          for name, each in found.items()), flush=True)
     dist.destroy_process_group()
 
 
@@ -268,34 +307,27 @@ class VideoTransformer(nn.Module):
         return self.outside(x)  # type: ignore[no-any-return]
 
 
-def run_video(device: str, backends: list[str], rounds: int, small: bool) -> None:
+def run_video(device: str, backends: list[str], rounds: int, small: bool, turns: str) -> None:
     width, heads, layers, frames, patches = (64, 4, 2, 4, 16) if small else (1536, 12, 12, 8, 400)
     begin("nccl" if device == "cuda" else "gloo")
     dtype = torch.float32 if small else torch.bfloat16
     x, step = torch.randn(frames * patches, 64, device=device, dtype=dtype), torch.tensor(500.0, device=device)
-    for overlapped in (False, True):
-        for backend in backends:
-            calls: dict[str, Call] = {}
-            first, breaks, results = {}, {}, {}
-            for side, compile in {"eager": lambda fn, backend: (fn, lambda: 0), **SIDES}.items():
-                torch.manual_seed(0)
-                model = VideoTransformer(width, heads, layers, overlapped).to(device, dtype)
-                compiled, breaks[side] = compile(model, backend)  # type: ignore[operator]
 
-                def call(compiled: Any = compiled) -> object:
-                    with torch.no_grad():
-                        return compiled(x, step)
-                begun = time.perf_counter()
-                results[side] = call()
-                finish(device)
-                first[side] = time.perf_counter() - begun
-                calls[side] = call
-            found = seconds(calls, device, rounds)
-            away = {side: float((results[side] - results["eager"]).abs().max()) for side in found}  # type: ignore
+    def call(compiled: Any) -> torch.Tensor:
+        with torch.no_grad():
+            return compiled(x, step)  # type: ignore[no-any-return]
+
+    for backend in backends:
+        for overlapped in (False, True):
+            found = sides(lambda: VideoTransformer(width, heads, layers, overlapped).to(device, dtype), call, backend,  # noqa: B023
+                          device)
+            times = seconds({name: each.call for name, each in found.items()}, device, rounds, turns)
+            results = {name: each.result for name, each in found.items()}
+            away = {name: float((results[name] - results["eager"]).abs().max()) for name in found}  # type: ignore
             print(f"video transformer, {layers} blocks, {frames} frames, {'async' if overlapped else 'plain'} all_to_all, "
                   f"{backend}: " + "; ".join(
-                      f"{side} {frames / found[side]:.1f} frames/s (first call {first[side]:.1f} s, {breaks[side]()} breaks,"
-                      f" {away[side]:.0e} off)" for side in found), flush=True)
+                      f"{name} {frames / times[name]:.1f} frames/s (first call {each.first:.1f} s, {each.breaks()} breaks,"
+                      f" {away[name]:.0e} off)" for name, each in found.items()), flush=True)
     dist.destroy_process_group()
 
 
@@ -306,17 +338,28 @@ def main() -> None:
     parser.add_argument("--parts", default="one,tensor,video")
     parser.add_argument("--backends", default="inductor")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--turns", default="", help="a file: others that name it do not measure at the same time")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    parts, backends = given.parts.split(","), given.backends.split(",")
-    print(json.dumps({"torch": torch.__version__, "device": given.device, "backends": backends}))
-    if "one" in parts:
-        run_one(given.device, list(dict.fromkeys(["eager", *backends])), given.rounds)
-    if "tensor" in parts:
-        run_tensor(given.device, backends, given.rounds, given.small)
-    if "video" in parts:
-        run_video(given.device, backends, given.rounds, given.small)
-    os._exit(0)
+    backends = given.backends.split(",")
+    print(json.dumps({"torch": torch.__version__, "device": given.device, "backends": backends}), flush=True)
+    if given.device == "cuda":
+        torch.cuda.set_device(0)
+    parts: dict[str, Callable[[], None]] = {
+        "one": lambda: run_one(given.device, list(dict.fromkeys(["eager", *backends]))),
+        "tensor": lambda: run_tensor(given.device, backends, given.rounds, given.small, given.turns),
+        "video": lambda: run_video(given.device, backends, given.rounds, given.small, given.turns)}
+    failed = False
+    for part in given.parts.split(","):
+        try:
+            parts[part]()
+        except Exception:
+            failed = True
+            print(f"{part}: {traceback.format_exc()[-3000:]}", flush=True)
+            if dist.is_initialized():
+                dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(int(failed))
 
 
 if __name__ == "__main__":

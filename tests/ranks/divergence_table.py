@@ -1,18 +1,23 @@
-"""Run the scenarios on two ranks and print the table.   python -m tests.ranks.divergence_table [--quick] [names]
+"""Run the scenarios on two ranks and print the table.   python -m tests.ranks.divergence_table [--quick] [--page] [names]
 
 In: scenarios (`divergence_scenarios.py`).  Out: for each whether the ranks reported a divergence, the seconds from its
 cause to the report of the later rank, and whether the report has both lines, the branch, the guard and the remedy.
-Each scenario is a pair of forked processes, which end with the report.
+Each scenario is a pair of forked processes, which end with the report.  Both are ended after a deadline, whatever they do:
+a rank that gloo aborts, that stops, or that keeps the interpreter's lock is an error with its exit status and its threads.
+With `--page` the table goes into docs/ranks.md.
 """
 
 from __future__ import annotations
 
 import datetime
+import faulthandler
 import gc
 import importlib
 import inspect
 import json
 import os
+import re
+import signal
 import sys
 import tempfile
 import threading
@@ -29,28 +34,66 @@ from stator import events
 from stator.ranks.divergence import RankDivergence
 from tests.ranks.divergence_scenarios import DIVERGING, SYMMETRIC, Scenario, times
 
+PAGE = Path(__file__).parents[2] / "docs" / "ranks.md"
+MARKS = ("<!-- written by python -m tests.ranks.divergence_table --page -->\n", "<!-- end -->")
 SECONDS = 60.0  # of one scenario
 LINGER = 1.5  # behind a scenario that should not report
+GRACE = 15.0  # of a rank whose time is over, or whose peer has died
 Result = dict[str, Any]
 
 
-def run(scenario: Scenario) -> list[Result]:
-    """One scenario on two ranks; what each of them found."""
+def run(scenario: Scenario, seconds: float = SECONDS) -> list[Result]:
+    """One scenario on two ranks; what each of them found.  It takes at most `seconds`, twice GRACE and a moment."""
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(2):
             child = os.fork()
             if child == 0:
-                _on_rank(scenario, rank, Path(folder))
+                _on_rank(scenario, rank, Path(folder), seconds)
             children.append(child)
+        ends = ended(children, seconds + GRACE)
+        return [_result(Path(folder), rank, end) for rank, end in enumerate(ends)]
+
+
+def ended(children: list[int], seconds: float) -> list[int | None]:
+    """Exit codes of processes, as of `subprocess`; None for one that was killed because it did not end."""
+    found: dict[int, int] = {}
+    due = time.monotonic() + seconds
+    asked = False
+    while len(found) < len(children):
         for child in children:
-            os.waitpid(child, 0)
-        results = [Path(folder, f"result{rank}") for rank in range(2)]
-        return [json.loads(each.read_text()) if each.exists() else {"error": "no result"} for each in results]
+            if child not in found:
+                done, status = os.waitpid(child, os.WNOHANG)
+                if done:
+                    found[child] = os.waitstatus_to_exitcode(status)
+                    if found[child] < 0:  # its peer notices, or does not
+                        due = min(due, time.monotonic() + GRACE)
+        left = [child for child in children if child not in found]
+        if left and time.monotonic() > due:
+            for child in left:
+                os.kill(child, signal.SIGKILL if asked else signal.SIGUSR1)
+            if asked:
+                for child in left:
+                    os.waitpid(child, 0)
+                break
+            asked, due = True, time.monotonic() + 1.0  # faulthandler writes its threads
+        time.sleep(0.01)
+    return [found.get(child) for child in children]
 
 
-def _on_rank(scenario: Scenario, rank: int, folder: Path) -> None:
+def _result(folder: Path, rank: int, end: int | None) -> Result:
+    path, threads = folder / f"result{rank}", folder / f"threads{rank}"
+    if path.exists():
+        return dict(json.loads(path.read_text()))
+    shown = threads.read_text() if threads.exists() else ""
+    return {"error": f"rank {rank} was killed, for it did not end" if end is None else
+            f"rank {rank} ended by {signal.Signals(-end).name}" if end < 0 else
+            f"rank {rank} ended with {end} and without a result", "threads": shown}
+
+
+def _on_rank(scenario: Scenario, rank: int, folder: Path, seconds: float) -> None:
     """Run one rank, and end the process."""
+    faulthandler.register(signal.SIGUSR1, (folder / f"threads{rank}").open("w"))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     warnings.simplefilter("ignore")
     result: Result = {"reports": [], "error": ""}
@@ -61,7 +104,7 @@ def _on_rank(scenario: Scenario, rank: int, folder: Path) -> None:
         partial.write_text(json.dumps(result | {"cause": times[0] if times else 0.0}))
         partial.rename(folder / f"result{rank}")
         words.set(f"done{rank}", "")
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + GRACE
         while time.monotonic() < end and not words.check([f"done{1 - rank}"]):
             time.sleep(0.01)
         os._exit(0)
@@ -73,7 +116,7 @@ def _on_rank(scenario: Scenario, rank: int, folder: Path) -> None:
             leave()
 
     def give_up() -> None:
-        time.sleep(SECONDS)
+        time.sleep(seconds)
         result["error"] = "it hangs, and nothing is reported"
         leave()
 
@@ -86,7 +129,7 @@ def _on_rank(scenario: Scenario, rank: int, folder: Path) -> None:
         if scenario.name in SYMMETRIC:
             time.sleep(LINGER)
         else:
-            time.sleep(SECONDS)  # it did not hang; the report comes, or nothing does
+            time.sleep(seconds)  # it did not hang; the report comes, or nothing does
     except Exception as error:
         result["error"] = f"{type(error).__name__}: {error}"
     leave()
@@ -95,7 +138,7 @@ def _on_rank(scenario: Scenario, rank: int, folder: Path) -> None:
 def judged(scenario: Scenario, results: list[Result]) -> Result:
     """Judge a pair of results."""
     reports = [report for each in results for report in each.get("reports", [])]
-    errors = [each["error"] for each in results if each.get("error")]
+    errors = [text for each in results for text in (each.get("error"), each.get("threads")) if text]
     if scenario.name in SYMMETRIC:
         return {"right": not reports and not errors, "texts": [*errors, *(each["text"] for each in reports)]}
     source, first = inspect.getsourcelines(scenario.body)
@@ -128,19 +171,31 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps(rows))
         return
-    print("| scenario | reported on both ranks | seconds | lines | branch | guard | remedy |\n|---|---|---|---|---|---|---|")
-    for name in DIVERGING.keys() & rows.keys():
-        row = rows[name]
-        print(f"| {name} | {row['reported']} | {row['seconds']:.2f} | " + " | ".join(
-            str(row[part]) for part in ("lines", "branch", "guard", "remedy")) + " |")
-    print("\n| symmetric | no report |\n|---|---|")
-    for name in SYMMETRIC.keys() & rows.keys():
-        print(f"| {name} | {rows[name]['right']} |")
+    print(table(rows))
     for name, row in rows.items():
         if not row["right"] or "-v" in sys.argv:
             print(name, *row["texts"], sep="\n    ")
-    late = sum(rows[name]["seconds"] > 1.0 for name in DIVERGING.keys() & rows.keys())
-    print(f"\n{sum(row['right'] for row in rows.values())} of {len(rows)} right; {late} reported later than 1 s")
+    if "--page" in sys.argv:
+        whole = re.compile(f"(?<={re.escape(MARKS[0])}).*?(?={re.escape(MARKS[1])})", re.DOTALL)
+        PAGE.write_text(whole.sub(lambda _: table(rows) + "\n", PAGE.read_text(), count=1))
+
+
+def table(rows: dict[str, Result]) -> str:
+    """The tables of scenarios that diverge and of those that do not, and a line that counts."""
+    lines = ["| scenario | reported on both ranks | seconds | lines | branch | guard | remedy |", "|---|---|---|---|---|---|---|"]
+    diverging, together = ([name for name in each if name in rows] for each in (DIVERGING, SYMMETRIC))
+    for name in diverging:
+        row = rows[name]
+        lines.append(f"| {name} | {_yes(row['reported'])} | {row['seconds']:.2f} | " + " | ".join(
+            _yes(row[part]) for part in ("lines", "branch", "guard", "remedy")) + " |")
+    lines += ["", "| symmetric | no report |", "|---|---|", *(f"| {name} | {_yes(rows[name]['right'])} |" for name in together)]
+    late = sum(rows[name]["seconds"] > 1.0 for name in diverging)
+    return "\n".join([*lines, "", f"{sum(row['right'] for row in rows.values())} of {len(rows)} right; {late} reported later "
+                      f"than 1 s ({os.cpu_count()} cores, load {os.getloadavg()[0]:.0f})."])
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 if __name__ == "__main__":

@@ -24,6 +24,39 @@ def functional_all_reduce_name(x):
 
 
 @program
+def functional_gather_by_name(x):
+    return funcol.all_gather_tensor(x * 2, gather_dim=0, group=dist.group.WORLD.group_name) + 1
+
+
+@built(whole=False)
+def functional_group_of_another_size():
+    """The name stays, and the group behind it is another one."""
+    name = dist.group.WORLD.group_name
+
+    def f(x):
+        return funcol.all_gather_tensor(x * 2, gather_dim=0, group=name) + 1
+
+    def called(x, alone):
+        if not alone:
+            return f(x)
+        world, own = dist.group.WORLD, [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+        mine = own[dist.get_rank()]
+        names = dist.distributed_c10d._world.pg_names
+        torch._C._distributed_c10d._unregister_process_group(name)
+        torch._C._distributed_c10d._register_process_group(name, mine)
+        before = dict(names)
+        names.pop(world), names.update({mine: name})
+        try:
+            return f(x)
+        finally:
+            names.clear(), names.update(before)
+            torch._C._distributed_c10d._unregister_process_group(name)
+            torch._C._distributed_c10d._register_process_group(name, world)
+            dist.barrier()
+    return called, [(values(), False), (values(), True), (values(offset=1), False)]
+
+
+@program
 def functional_all_gather(x):
     return funcol.all_gather_tensor(x * 2, gather_dim=1, group=dist.group.WORLD) + 1
 

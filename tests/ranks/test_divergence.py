@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import json
+import os
+import signal
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,8 @@ from stator.ranks.divergence import Snapshot, compare, explained_by_messages
 from stator.ranks.launches import Call, Facts, Launch, collectives_of
 from stator.ranks.stalls import Stall
 from tests.own_process import forked_interpreters, in_forked_interpreters
+from tests.ranks import divergence_table
+from tests.ranks.divergence_scenarios import Scenario
 
 SUM = Call("all_reduce", "0", "sum", "float32[4]", "train.py", 3)
 SENT = Call("broadcast", "0", "", "float32[4]", "train.py", 5, "root 0")
@@ -142,6 +148,39 @@ def test_scenarios_on_two_processes() -> None:
     [output] = in_forked_interpreters(["tests.ranks.divergence_table", "--quick", "--json"])
     rows = json.loads(output.splitlines()[-1])
     assert len(rows) == 6 and not [(name, row["texts"]) for name, row in rows.items() if not row["right"]]
+
+
+def abort_on_one_rank(rank: int) -> None:
+    if rank:
+        faulthandler.disable()  # pytest's
+        os.abort()
+    dist.barrier()
+
+
+def keep_the_lock_on_one_rank(rank: int) -> None:
+    """As C code does that waits and does not release the interpreter's lock."""
+    if rank == 0:
+        mutex = ctypes.create_string_buffer(64)
+        for _ in range(2):
+            ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+    dist.barrier()
+
+
+def stop_both_ranks(rank: int) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@pytest.mark.parametrize(("body", "errors"), [
+    (abort_on_one_rank, ["", "rank 1 ended by SIGABRT"]),
+    (keep_the_lock_on_one_rank, ["rank 0 was killed, for it did not end", "it hangs, and nothing is reported"]),
+    (stop_both_ranks, ["rank 0 was killed, for it did not end", "rank 1 was killed, for it did not end"]),
+])
+def test_a_scenario_ends_whatever_its_ranks_do(body: Callable[[int], None], errors: list[str],
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divergence_table, "GRACE", 1.0)
+    results = divergence_table.run(Scenario(body.__name__, body), seconds=2.0)
+    assert all(error in each["error"] for each, error in zip(results, errors, strict=True)), results
+    assert all(body.__name__ in each["threads"] for each in results if "killed" in each["error"] and body is not stop_both_ranks)
 
 
 @pytest.fixture

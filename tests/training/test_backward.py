@@ -112,7 +112,7 @@ def a_gradient_that_others_are_views_of() -> World:
     return World(step, lambda i: (values(1, 2, 4, seed=i),), lambda: (a.grad, b.grad))
 
 
-@BROKEN
+@CAPTURED
 def gradients_in_one_memory() -> World:
     a, b = values(2, 4).requires_grad_(), values(3, 4).requires_grad_()
 

@@ -47,7 +47,7 @@ def test_a_wrong_block_is_noticed() -> None:
 DOCS = ROOT / "docs"
 WRITTEN = sorted(path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")] if path.name != "native.md")
 SOURCES = [path for folder in ("stator", "csrc", "tests", "tools", "benchmarks") for path in (ROOT / folder).rglob("*")]
-NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|cpp|c|h))(?::(\w+))?`")
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|cpp|c|h))(?::([\w.]+?)(?:\(\))?)?`")
 DISCOURAGED = re.compile(r"of the program's|of the user's|of Stator's| (?:is|are) (?:told|asked)\b|that only the graph knows|^What ", re.M)
 
 
@@ -65,7 +65,8 @@ def missing_names(text: str) -> list[str]:
         path = found_file(name)
         if path is None:
             missing.append(name)
-        elif function and not re.search(rf"\b(?:def|class) {function}\b|^\S.*\b{function}\(", path.read_text(), re.M):
+        elif not all(re.search(rf"\b(?:def|class) {part}\b|^\S.*\b{part}\(|^{part} = ", path.read_text(), re.M)
+                     for part in function.split(".") if part):
             missing.append(f"{name}:{function}")
     return missing
 
@@ -76,8 +77,9 @@ def test_named_files_and_functions_exist(page: Path) -> None:
 
 
 def test_a_missing_file_or_function_is_noticed() -> None:
-    text = "`stator/gone.py`, `interp/machine.py:gone`, `gone.cpp`, `interp/suspend.py:plan_stop`"
-    assert missing_names(text) == ["stator/gone.py", "interp/machine.py:gone", "gone.cpp"]
+    text = ("`stator/gone.py`, `interp/machine.py:gone`, `interp/machine.py:Machine.gone`, `gone.cpp`, "
+            "`interp/suspend.py:plan_stop`, `interp/machine.py:Machine.place_node`")
+    assert missing_names(text) == ["stator/gone.py", "interp/machine.py:gone", "interp/machine.py:Machine.gone", "gone.cpp"]
 
 
 def test_layout_puts_files_in_their_rooms() -> None:

@@ -24,7 +24,7 @@ from stator.emit.rebuild.returned_iterators import write_iterator, write_standin
 from stator.emit.rebuild.returned_objects import write_context_sets
 from stator.emit.rebuild.values import Rebuilder, set_attribute
 from stator.guards.guard import MISSING
-from stator.heap.adopt.outside_sets import guard_layout
+from stator.heap.adopt.outside_sets import guard_layout, require_same_hashes
 from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import WALKERS, advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
@@ -36,7 +36,7 @@ from stator.heap.tracker import ShadowKind, VariableTracker, is_current, untouch
 from stator.host.value_kinds import is_a
 from stator.interp.mechanisms import ClassState, ContextState, FunctionState, ModeState, RandomState
 from stator.interp.objects.function_attributes import guard_distinct
-from stator.interp.tensors.tensor_bookkeeping import settle_flags
+from stator.interp.tensors.leaf_flags import settle_flags
 from stator.library.asynchronous.event_loop import refuse_unfinished
 from stator.library.process.made_files import refuse_open_files
 from stator.library.python.finalizers import refuse_instances
@@ -264,6 +264,7 @@ def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> Non
             item = "".join(f", {build.value(each)}" for each in given)
             out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")
         return
+    require_same_hashes(build.heap, raw_members(tracker.standin))
     guard_layout(build.heap, name, table.layout)
     parts = ", ".join(map(build.value, raw_members(tracker.standin)))
     layout = build.writer.constant(_core.set_layout(tracker.standin), "layout")

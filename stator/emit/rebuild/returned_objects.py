@@ -36,11 +36,13 @@ from stator.code.intrinsics import intrinsic
 from stator.emit.rebuild.decimal_contexts import rebuild_decimal_context
 from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
+from stator.heap.raw_access import instance_dict
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import BUILTIN_METHOD, is_a, module_of, mro_of
 from stator.interp.objects.descriptors import TensorSuper, namespace_of_module
 from stator.interp.objects.weak_access import PROXIES, proxied
 from stator.native.table import receiver_split
+from stator.shapes.symbolic_values import SYMBOLIC
 
 
 def fix_storages(build: Rebuilder) -> None:
@@ -117,9 +119,24 @@ def rebuild_holder(build: Rebuilder, value: object, cls: type) -> str | None:
     if id(value) in build.vm.functions.type_parameters:
         return _type_parameter(build, value)
     if cls in IMMUTABLE or issubclass(cls, (numpy.generic, numpy.dtype)) or module_of(cls) == "typing" \
-            and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple"):  # aliases, type variables
+            and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple") \
+            and not holds_standins(build, value):  # aliases, type variables
         return build.writer.constant(value)
     return None
+
+
+def holds_standins(build: Rebuilder, value: object) -> bool:
+    """Whether an alias has parts that the residual makes or reads again: stand-ins, classes made inside, tensors."""
+    if id(value) in build.vm.fresh or type(value) is FakeTensor or type(value) in SYMBOLIC:
+        return True
+    if (tracker := build.heap.by_standin.get(id(value))) is not None:
+        return tracker.standin is not tracker.original
+    if type(value) is types.GenericAlias or type(value) is types.UnionType:
+        return any(holds_standins(build, part) for part in (getattr(value, "__origin__", None), *value.__args__))
+    if type(value) is tuple:
+        return any(holds_standins(build, part) for part in value)
+    own = instance_dict(value) if module_of(type(value)) == "typing" else None
+    return own is not None and any(holds_standins(build, part) for part in own.values())
 
 
 def _type_parameter(build: Rebuilder, value: object) -> str:
@@ -216,10 +233,16 @@ def _stream(build: Rebuilder, value: Any) -> str:
 
 
 def _alias(build: Rebuilder, value: Any) -> str:
-    if not any(id(part) in build.vm.fresh for part in (value.__origin__, *value.__args__)):
+    if not holds_standins(build, value):
         return build.writer.constant(value)
     make = build.writer.constant(types.GenericAlias, "generic_alias")
     return build.variable(value, "alias", f"{make}({build.value(value.__origin__)}, {build.value(value.__args__)})")
+
+
+def _union(build: Rebuilder, value: types.UnionType) -> str:
+    if not holds_standins(build, value):
+        return build.writer.constant(value)
+    return build.variable(value, "union", " | ".join(build.value(part) for part in value.__args__))
 
 
 def _lock(build: Rebuilder, value: object) -> str:
@@ -277,7 +300,8 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     weakref.ref: _reference, **dict.fromkeys(PROXIES, _reference), array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
-    io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
+    io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.UnionType: _union,
+    types.ModuleType: _module,
     _json.make_encoder: _json_encoder, decimal.Context: rebuild_decimal_context,
     bytearray: lambda build, value: build.variable(value, "buffer", f"bytearray({bytes(value)!r})"),
 }

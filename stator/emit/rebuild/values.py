@@ -50,6 +50,7 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.native_attributes import is_outside
+from stator.interp.objects.set_order import members_as_added
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.asynchronous.loop_tasks import OF_LOOPS
@@ -309,11 +310,14 @@ class Rebuilder:
             name = self.variable(value, "d", "{}")
             pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
             return self._fill(name, "{}", f"{{{', '.join(pairs)}}}", pairs, f"{name}.update")
-        parts = [self.value(item) for item in value]
-        return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts)))
+        added = members_as_added(self.vm, value)
+        parts = [self.value(item) for item in (value if added is None else added)]
+        return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts), added is not None))
 
-    def members(self, value: object, cls: type, target: str, parts: str) -> str:
+    def members(self, value: object, cls: type, target: str, parts: str, as_added: bool) -> str:
         """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
+        if as_added:
+            return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
         layout = _core.set_layout(value)
         if all(type(item) in CONSTANT_TYPES for item in raw_members(value)) \
                 and _core.set_layout(set(list(raw_members(value)))) == layout:
@@ -411,8 +415,9 @@ class Rebuilder:
             parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
             self.writer.line(f"{base}.extend({name}, [{parts}])")
         elif shell.base is set:
-            parts = ", ".join(self.value(item) for item in set.__iter__(value))
-            self.writer.line(self.members(value, cls, name, parts))
+            added = members_as_added(self.vm, value)
+            parts = ", ".join(self.value(item) for item in (set.__iter__(value) if added is None else added))
+            self.writer.line(self.members(value, cls, name, parts, added is not None))
         elif shell.shape is ShadowKind.DICT:
             if shell.base is collections.defaultdict:
                 self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")

@@ -19,7 +19,7 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
-from stator.breaks import Break
+from stator.breaks import REGISTRY, Break, Native
 from stator.code.decode import decode
 from stator.emit.resume.native_opcodes import plan_step
 from stator.emit.resume.native_step import SlotKind, handling, own_frames_dropped
@@ -33,8 +33,6 @@ from stator.settings import marks
 from stator.shapes.policy import Memory
 from stator.shapes.symbolic_values import GRAPH_SCALARS, UNREAD, DeferredText
 from stator.source import CallOf, Index, Key, Local, Pinned, Source, with_base
-
-_WHOLE_FRAME = frozenset({"SB008", "SB019", "SB023"})  # what the program asks about needs the real frame
 
 
 class Points:
@@ -82,7 +80,8 @@ class Advance:
         self.target: Callable[..., Any] = self  # called by the trampoline
         last = states[-1]
         instr = decode(last.code).instructions[last.index]
-        alone = stop.stop.outermost or stop.code not in _WHOLE_FRAME and not stop.stop.whole_frame
+        needs_frame = REGISTRY[stop.code].native is Native.FRAME or stop.stop.whole_frame
+        alone = stop.stop.outermost or not needs_frame
         self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
         self.callers = callers_of(states) if stop.stop.asks_caller else []
         kept = len(last.kinds) - (self.step.pops if self.step else 0)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stator.code.decode import decode
+from stator.code.enclosing_handlers import raised_places
 from stator.code.encode import encode_parts
-from stator.code.handlers import raised_places
 from stator.code.instruction import ExceptionEntry, Instruction
 from stator.code.opcodes import BY_NAME, TAGGED_PLACES, Operand
 from stator.host.own_code import OWN_FOLDER

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
@@ -30,6 +31,16 @@ _BASIC_INDEX = (int, slice, type(None), type(...))
 _TELLING = frozenset({"storage_offset", "data_ptr", "untyped_storage", "storage", "is_set_to", "_is_view", "_base",
                       "is_leaf", "grad", "grad_fn", "_version", "retain_grad", "register_hook", "output_nr",
                       "retains_grad", "_backward_hooks", "requires_grad_", "detach_"})
+
+
+_UNSAFE_VIEWS = frozenset({"unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"})
+
+
+def writes_beside_unsafe_views(graph: fx.Graph) -> bool:
+    """Whether a graph that writes has views whose schemas deny that they are any: compilers make copies of them."""
+    names = (node.target if type(node.target) is str else getattr(node.target, "__name__", "") for node in graph.nodes
+             if node.op.startswith("call_"))
+    return any(name.partition(".")[0] in _UNSAFE_VIEWS for name in names)
 
 
 def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:

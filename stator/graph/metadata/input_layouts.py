@@ -7,6 +7,7 @@ input a fake as it was when the call began, since in-place operations may change
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -83,9 +84,10 @@ class PlainInputs:
         """The fake of a plain tensor; None where torch's converter has to make it (`enabled` False: always)."""
         memory = None if tensor.__dict__ or not enabled else _core.plain_tensor(tensor)
         if memory is None or memory[0] in self.storages:
-            if tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested or tensor.is_meta) \
-                    and (address := tensor.untyped_storage().data_ptr()):
-                self._give_to_converter(address)
+            for each in converted_with(tensor):
+                if each.layout is torch.strided and not (each.is_quantized or each.is_nested or each.is_meta) \
+                        and (address := each.untyped_storage().data_ptr()):
+                    self._give_to_converter(address)
             return None
         layout = tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
         return self._made_as(tensor, layout, isinstance(tensor, torch.nn.Parameter), memory[1])
@@ -118,6 +120,17 @@ class PlainInputs:
                 or tensor.grad is not None or address in self.storages:
             return None
         return self._made_as(tensor, *made)
+
+
+def converted_with(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A tensor and the gradients behind it, for which torch's converter makes fakes at the same time."""
+    following: torch.Tensor | None = tensor
+    while following is not None:
+        yield following
+        try:
+            following = following.grad if following.is_leaf or following.retains_grad else None
+        except RuntimeError:  # of a view whose base was written to, at which the trace breaks
+            return
 
 
 def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:

@@ -6,6 +6,7 @@ program hands over.  `Recorder` is made of this and of the operations.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,8 @@ from stator.shapes.symbol_nodes import SymbolNodes
 from stator.shapes.symbolic_inputs import drawn_number, float_tensor, symbolic_fake, symbolic_number
 from stator.shapes.symbolic_values import has_unbacked
 from stator.source import Source
+
+SPARSE_LAYOUTS = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc})
 
 
 class GraphInput:
@@ -89,8 +92,7 @@ class InputRecorder:
                 return self.wrappers.add_input(tensor, source, dims or {})
             if special and not input_layouts.acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
-            if tensor.layout is not torch.strided \
-                    and (tensor.layout is not torch.sparse_coo or not self.backend.takes_sparse):
+            if tensor.layout is not torch.strided and not self._takes_layout(tensor):
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
             if (kind := special_kind(tensor)) is not None:
                 raise Break("SB017", f"a {kind} tensor")
@@ -103,7 +105,7 @@ class InputRecorder:
                 raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of another layout")
             try:
                 # The input was made outside, whatever mode the program is in now.
-                with torch.inference_mode(tensor.is_inference()):
+                with torch.inference_mode(tensor.is_inference()), _parts_readable(tensor):
                     fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)
                     if fake is None:
                         # A fake refuses a gradient of another dtype, which `w.data = w.data.double()` leaves behind.
@@ -129,6 +131,17 @@ class InputRecorder:
                 self.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
         self.inputs.append(GraphInput(source, tensor, fake, node))
         return fake
+
+    def _takes_layout(self, tensor: torch.Tensor) -> bool:
+        """Whether the graph may get a sparse tensor.
+
+        AOTAutograd loses gradients of sparse tensors, and ends the process at those of a compressed one.
+        """
+        if tensor.layout not in SPARSE_LAYOUTS or not self.backend.takes_sparse:
+            return False
+        if self.backend.in_order or not tensor.requires_grad and not torch.is_grad_enabled():
+            return True
+        return tensor.layout is torch.sparse_coo and not tensor.requires_grad
 
     def add_object(self, value: object, source: Source) -> None:
         """A user object that operations take (a random stream); the graph gets it unchanged."""
@@ -211,6 +224,11 @@ def refuse_spoilt_view(tensor: torch.Tensor) -> None:
         tensor.is_leaf  # noqa: B018
     except RuntimeError as error:
         raise Break("SB016", str(error).partition(". ")[0]) from None
+
+
+def _parts_readable(tensor: torch.Tensor) -> contextlib.AbstractContextManager[object]:
+    """Around the making of a fake: torch reads the indices of a compressed sparse tensor by operations."""
+    return fake_tensor.unset_fake_temporarily() if tensor.layout in SPARSE_LAYOUTS else contextlib.nullcontext()
 
 
 def special_kind(tensor: torch.Tensor) -> str | None:

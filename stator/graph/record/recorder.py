@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 from stator.breaks import Break, Strategy
-from stator.graph.analysis import mutation
+from stator.graph.analysis import may_fail, mutation
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
@@ -205,8 +205,7 @@ class Recorder(InputRecorder):
         if asked[0] is not args or asked[1] is not kwargs:
             key = None  # what was found out holds for these values, and not for all tensors that look like them
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
-        if fresh and not self.scope.data_dependent:
-            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        self._refuse_result(target, result, fresh)
         if declared and mutation.counts_writes(func):
             mutation.count_writes(declared, versions)
         written = declared if seen is None else seen.written()
@@ -227,8 +226,15 @@ class Recorder(InputRecorder):
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):
-            self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
+            self.record(op, target, args, kwargs, result, written, mutation.why_seen_once(seen))
         return result
+
+    def _refuse_result(self, target: object, result: object, fresh: bool) -> None:
+        """Break at a result that this graph, or its compiler, may not have."""
+        if fresh and not self.scope.data_dependent:
+            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if not self.backend.in_order and isinstance(result, FakeTensor):
+            refused.refuse_sparse_history(result)
 
     def _refuse_empty(self, fake: FakeTensor) -> None:
         """The strides of an empty tensor count for nothing, so the rules for fakes do not get them right."""
@@ -274,7 +280,7 @@ class Recorder(InputRecorder):
     def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
-                foreseen = results_of_layer(func, args, kwargs)
+                foreseen = results_of_layer(func, args, kwargs) or refused.results_of_dropout(func, args, kwargs)
                 result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
@@ -372,8 +378,8 @@ class Recorder(InputRecorder):
         self.record("call_method", "requires_grad_", (fake,), {}, None)
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
-               written: Any = None, repeatable: bool = True) -> fx.Node:
-        """One node for a call whose result is known; its written tensors (None: of inner graphs); may it run twice."""
+               written: Any = None, once: str = "") -> fx.Node:
+        """One node for a call whose result is known; its written tensors (None: of inner graphs); why it runs once."""
         self.services.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
@@ -387,7 +393,7 @@ class Recorder(InputRecorder):
         self.scope.calls += 1
         node.meta.update(self.region.marks)
         if written is None and self.scope.inner_graphs:
-            written = mutation.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
+            written = may_fail.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.log.in_place = True
             memory = list(map(self.propagation.memory_behind, written))
@@ -397,8 +403,8 @@ class Recorder(InputRecorder):
             if self.backend.overlaps is not None:
                 self.backend.overlaps.check(target, args, kwargs, list(written))
             mutation.note_writes(node, {self.node_of(fake) for fake in written})
-        if not repeatable:
-            node.meta[mutation.UNREPEATABLE] = True
+        if once:
+            node.meta[mutation.UNREPEATABLE] = once
         self.log.repeatable = self.log.repeatable and mutation.is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result

@@ -10,7 +10,7 @@ import keyword
 import re
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -37,6 +37,12 @@ _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indic
 _BYTES = 1 << 26  # of memory that is spent on the text of an exception
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
 _SPARE = 64  # elements behind an out=
+_aten = torch.ops.aten
+_COPYING_DROPOUTS: frozenset[Any] = frozenset({
+    torch.native_dropout, _aten.native_dropout, _aten.native_dropout.default})
+_DROPOUTS: dict[Any, tuple[str, ...]] = {
+    torch.nn.functional.dropout: ("input", "p", "training", "inplace"),
+    **dict.fromkeys((torch.dropout, _aten.dropout, _aten.dropout.default, *_COPYING_DROPOUTS), ("input", "p", "train"))}
 Operator = Callable[..., object]
 Arguments = tuple[object, ...]
 Layout = tuple[object, ...]
@@ -83,6 +89,32 @@ def refuse_misread(target: object) -> None:
         raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
 
 
+def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
+    """The result of a dropout that drops nothing, which rules for fakes get wrong; None where they are right.
+
+    With symbols, torch's rule of dropout() gives a copy where the operator gives its very argument, and the rule of
+    native_dropout() the argument where the operator gives a copy.
+    """
+    names = _DROPOUTS.get(func) if isinstance(func, Hashable) else None
+    if names is None or len(args) > len(names):
+        return None
+    given: dict[str, object] = {"p": 0.5, "training": True, **dict(zip(names, args, strict=False)), **kwargs}
+    tensor, rate, training = given.get("input"), given["p"], given.get(names[2], True)
+    if not isinstance(tensor, FakeTensor) or type(training) is not bool or not isinstance(rate, (int, float)):
+        return None
+    if not 0 <= rate <= 1 or not tensor.dtype.is_floating_point:
+        return None
+    if func in _COPYING_DROPOUTS:
+        return None if training else (tensor.clone(), torch.ones_like(tensor, dtype=torch.bool))
+    return None if training and rate else tensor
+
+
+def refuse_sparse_history(result: FakeTensor) -> None:
+    """Break at a sparse tensor with a gradient: AOTAutograd loses it at coalesce(), to_dense(), softmax and others."""
+    if result.layout is not torch.strided and result.requires_grad:
+        raise Break("SB017", "a sparse tensor with a gradient, for a compiler")
+
+
 def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
     """The result; a break where the decomposition looks at values too."""
     try:
@@ -104,6 +136,8 @@ def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwarg
             raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, inputs, contents), (args, kwargs)))
                       for contents in (0, 1)]
         except NoCopy:
+            if any(fake.layout is not torch.strided for fake in tensors_in((args, kwargs))):
+                raise Break("SB017", f"an operation on a sparse tensor without elements: {error}") from None
             return error
     failure = raised[0]
     if failure is None or raised[1] is None:  # of zeros or of ones: the values decide

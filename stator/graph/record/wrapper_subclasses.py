@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.breaks import Break
-from stator.graph.analysis.mutation import Observation, declared_writes
+from stator.graph.analysis.may_fail import never_fails
+from stator.graph.analysis.mutation import CODE, COLLECTIVES, Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.nested_tensors import MAKERS, NestedInputs, is_jagged, outer_fake
 from stator.graph.services import Recorder
@@ -96,7 +97,8 @@ class Wrappers:
         if written or result is None:
             recorder.log.changes += 1
         if written or result is None or recorder.holds_tensor(result):
-            self.nested.define_made(recorder.record(op, target, args, kwargs, result, written, not collectives))
+            once = "" if not collectives else COLLECTIVES if never_fails(target) else CODE
+            self.nested.define_made(recorder.record(op, target, args, kwargs, result, written, once))
         return result
 
     def attempt(self, func: Callable[..., object], target: object, args: tuple[object, ...], kwargs: dict[str, object]

@@ -1,6 +1,6 @@
 """Branches on values that a guard computes again.   if rho_t > 5.0: ...  ->  the way taken, and a guard
 
-In: a condition over numbers from CPU tensors of one element that outside objects hold: step counts of an optimiser;
+In: a condition over numbers from CPU tensors of one element that outside objects hold: step counts of an optimizer;
 under fullgraph, where the alternative is an error, any value that follows from CPU tensors.  Out: that value.  One
 guard for all of them runs the slice of the graph behind them, on copies where it writes.
 """

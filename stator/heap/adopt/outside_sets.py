@@ -8,14 +8,17 @@ additions and removals are done again one by one (`steps`); after any other chan
 from __future__ import annotations
 
 import enum
+import inspect
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stator import _core
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.pure_readers import hashed
+from stator.heap.outside_changes import changed_trackers
+from stator.heap.pure_readers import hashed, referent_of
 from stator.heap.raw_access import CONSTANT_TYPES, is_constant_tuple, raw_members
 from stator.heap.services import Heap
 from stator.heap.tracker import VariableTracker
@@ -26,7 +29,7 @@ Layout = tuple[int, int, tuple[tuple[int, int], ...]]
 _BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
 _C_CODE = (*_BOUND, types.MethodDescriptorType, types.WrapperDescriptorType)
 _STEPS = frozenset({"add", "discard", "remove", "clear"})
-_CHANGING = _STEPS | {
+CHANGING = _STEPS | {
     "pop", "update", "intersection_update", "difference_update", "symmetric_difference_update", "__init__",
     "__ior__", "__iand__", "__isub__", "__ixor__", "ior", "iand", "isub", "ixor",
 }
@@ -95,7 +98,7 @@ def note_operation(heap: Heap, fn: Any, args: tuple[Any, ...], failed: bool) -> 
     """C code has run, on a stand-in for a set perhaps: what it did to that."""
     bound = type(fn) in _BOUND and id(fn.__self__) in heap.tables.sets
     tracker = heap.tables.sets.get(id(fn.__self__) if bound else id(args[0]) if args else 0)
-    if tracker is None or type(fn) not in _C_CODE or fn.__name__ not in _CHANGING:
+    if tracker is None or type(fn) not in _C_CODE or fn.__name__ not in CHANGING:
         return
     table, standin = tracker.table, tracker.standin
     size, table.size = table.size, len(standin)
@@ -107,7 +110,8 @@ def note_operation(heap: Heap, fn: Any, args: tuple[Any, ...], failed: bool) -> 
         if table.steps is not None:
             table.steps.append((fn.__name__, *given))
     else:
-        table.exact = table.exact and all(map(hashes_alike, raw_members(standin)))
+        table.exact = table.exact and all(hashes_alike(each) or _refers_alike(heap, tracker, each)
+                                          for each in raw_members(standin))
         table.steps = None
     if size != table.size and any(map(is_under_way, table.walks)):
         raise Break("SB013", "a set from outside that is changed while it is iterated")
@@ -119,6 +123,25 @@ def hashes_alike(item: object) -> bool:
     """Whether what is rebuilt for a value has its hash."""
     cls = type(item)
     return cls in CONSTANT_TYPES or cls is tuple and is_constant_tuple(item) or is_a(item, (type, enum.Enum))
+
+
+def _refers_alike(heap: Heap, tracker: VariableTracker, item: object) -> bool:
+    """Whether a weak reference hashes as that of the residual: it was a member, or Python code hashes its object."""
+    if not isinstance(item, weakref.ref):
+        return False
+    if any(item is each for each in tracker.initial):
+        return True
+    referent = referent_of(item)
+    return heap.tracker_of(referent) is not None and type(inspect.getattr_static(type(referent), "__hash__", None)) is \
+        types.FunctionType
+
+
+def require_same_hashes(heap: Heap, members: Iterable[object]) -> None:
+    """Break where the object of a weak reference was changed since the set hashed it."""
+    changed = changed_trackers(heap)
+    for item in members:
+        if isinstance(item, weakref.ref) and any(heap.tracker_of(referent_of(item)) is each for each in changed):
+            raise Break("SB013", "the order of a set of weak references to objects that were changed")
 
 
 def is_under_way(iterator: object) -> bool:

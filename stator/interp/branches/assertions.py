@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break, Strategy
-from stator.code.handlers import written_handler
+from stator.code.enclosing_handlers import written_handler
 from stator.code.instruction import Instruction
 from stator.graph.analysis.may_fail import HANDLED
 from stator.heap.raw_access import CONSTANT_TYPES

@@ -23,7 +23,7 @@ from stator.errors import describe_callable
 from stator.graph.analysis.mutation import is_torchs, may_write_first
 from stator.guards.guard import Kind
 from stator.heap.raw_access import CONSTANT_TYPES
-from stator.host.value_kinds import is_a, mro_of, name_in_errors
+from stator.host.value_kinds import is_a, mro_of
 from stator.interp.arrays.native_numpy import prepared, with_numbers
 from stator.interp.calls import allowed_calls, composite_kernels, function_modes, torch_arguments
 from stator.interp.calls.instantiation import call_class
@@ -34,7 +34,7 @@ from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import Thunk, program_of
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
-from stator.interp.objects.object_texts import guard_names
+from stator.interp.objects.object_texts import guard_names, not_callable
 from stator.interp.rule_registry import CODE_RULES, RULES, TAKES_GRAPH_SCALARS, TAKES_UNREAD
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
@@ -49,6 +49,7 @@ from stator.source import Attr, Index, Pinned
 _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
                 torch.SymBool, torch.Generator, torch._C._SDPBackend)
 _OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")
+_OF_INDEXED_NUMBERS = ("__getitem__", "__getattr__")  # a number is a sequence to torch only if it can be indexed
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
@@ -91,7 +92,7 @@ def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont:
         return allowed_calls.call_allowed(vm, vm.guard_identity(fn), args, kwargs, cont)
     method = find(vm, cls, "__call__")
     if method is MISSING:
-        raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
+        raise not_callable(vm, fn)
     if type(method) is types.FunctionType:
         if is_a(fn, torch.nn.Module):
             if vm.replay is not None and not vm.modes.active and not vm.recorder.classes:
@@ -256,7 +257,8 @@ def refuse_sequence(vm: VM, value: object) -> None:
     cls = type(value)
     if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
         vm.guard_special_methods(value)
-        if any(type(find(vm, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
+        names = _OF_INDEXED_NUMBERS if is_a(value, (int, float)) else _OF_SEQUENCES
+        if any(type(find(vm, cls, name)) is types.FunctionType for name in names):
             raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
 
 

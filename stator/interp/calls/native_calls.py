@@ -36,6 +36,7 @@ from stator.interp.objects.function_attributes import refuse_renamed
 from stator.interp.objects.keys import check_written
 from stator.interp.objects.object_texts import note_addresses, text_of_outside
 from stator.interp.objects.process_facts import with_originals
+from stator.interp.objects.set_order import note_set
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method, refuse_patched
@@ -297,8 +298,8 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
         number_warnings.guard_digits(vm)
     if vm.pending is not None:
         raise vm.pending
-    if vm.heap.tables.sets:
-        note_operation(vm.heap, fn, args, failed=False)
+    if args and is_a(args[0], set) or type(result) in (set, frozenset) or type(fn) is types.BuiltinMethodType:
+        note_set(vm, fn, args, result)
     if vm.policy.not_rebuilt:
         refuse_not_rebuilt(vm, result)
     return result.force() if type(result) is Box else result

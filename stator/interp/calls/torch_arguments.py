@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -104,6 +105,10 @@ def plain_argument(vm: VM, value: Any, number_of: Callable[[Any], Any]) -> Any:
         return slice(*[plain_argument(vm, part, number_of) for part in (value.start, value.stop, value.step)])
     if is_a(value, numpy.number) and cls is not numpy.longdouble and cls is not numpy.clongdouble:
         return value.item()  # torch's parser takes it for a Python number; not so numpy.bool
+    for plain in (int, float):
+        named = is_a(value, enum.Enum) and not is_a(value, enum.Flag)
+        if is_a(value, plain) and cls.__repr__ is not plain.__repr__ and not named:
+            return plain.__pos__(value)  # the code of a graph could not spell it
     if is_a(value, (type, int, torch.nn.Module, torch.Tensor)):  # a tensor is one to torch, whatever its class
         return value
     method = find(vm, cls, "__index__")
@@ -112,7 +117,7 @@ def plain_argument(vm: VM, value: Any, number_of: Callable[[Any], Any]) -> Any:
 
 def _number_of(vm: VM, value: object) -> int:
     number = vm.call_sync(find(vm, type(value), "__index__"), (value,))
-    if not is_a(number, int):
+    if not is_a(number, (int, torch.SymInt)):
         raise Raised(TypeError(f"__index__ returned non-int (type {type(number).__name__})"))
     return number  # type: ignore[no-any-return]
 

@@ -11,7 +11,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
-from stator.code.handlers import raised_places, saved_exceptions
+from stator.code.enclosing_handlers import raised_places, saved_exceptions
 from stator.code.instruction import Instruction
 from stator.heap.tracker import Box, VariableTracker, unbox
 from stator.interp.frame import UNBOUND, Continuation, Finished, Frame, SavedExc, stack_of

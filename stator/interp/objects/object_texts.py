@@ -7,6 +7,7 @@ object made inside is exchanged where the object itself leaves the trace (`emit/
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import types
 from collections.abc import Callable, Iterable
@@ -19,9 +20,17 @@ from stator.guards.guard import Kind
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import ShadowKind, referring
-from stator.host.value_kinds import BUILTIN_METHOD, is_a, module_of, name_of_class, qualified_name_of
+from stator.host.value_kinds import (
+    BUILTIN_METHOD,
+    is_a,
+    module_of,
+    name_in_errors,
+    name_of_class,
+    qualified_name_of,
+)
+from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
-from stator.interp.objects.descriptors import guard_member
+from stator.interp.objects.descriptors import guard_member, load_module_attr, names_of
 from stator.interp.objects.function_attributes import refuse_renamed
 from stator.interp.objects.process_facts import note_order, note_standin
 from stator.interp.objects.shown_values import parts_shown
@@ -61,6 +70,38 @@ def guard_names_in(vm: VM, error: BaseException) -> None:
         if cls not in vm.classes.named and is_mutable_class(cls) \
                 and (name_of_class(cls) in text or qualified_name_of(cls) in text):
             guard_names(vm, cls)
+
+
+def not_callable(vm: VM, value: object) -> Raised:
+    """The error of a call of something that cannot be called."""
+    text = f"{name_in_errors(type(value))!r} object is not callable"
+    if SUGGESTS_MEMBERS and type(value) is types.ModuleType:
+        name = names_of(vm, value).read("__name__")
+        if is_a(name, str) and _has_callable(vm, value, name):
+            text += f". Did you mean: '{name}.{name}(...)'?"
+    return Raised(TypeError(text))
+
+
+def _has_callable(vm: VM, module: types.ModuleType, name: str) -> bool:
+    try:
+        found = vm.sync(lambda: load_module_attr(vm, module, name, None))
+    except Raised:  # also other errors than AttributeError: the message is made without
+        return False
+    return find(vm, type(found), "__call__") is not MISSING
+
+
+def _suggests_members() -> bool:
+    """Whether the error of a called module names its member of the same name (CPython 3.12 and later)."""
+    module = types.ModuleType("f")
+    vars(module)["f"] = len
+    try:
+        operator.call(module)  # type: ignore[arg-type]
+    except TypeError as error:
+        return "f.f" in str(error)
+    return False
+
+
+SUGGESTS_MEMBERS = _suggests_members()
 
 
 def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -147,5 +188,7 @@ def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
         if not any(slot is each for each in _WITH_ADDRESSES):
             raise Break("SB013", f"the address of a {type(value).__name__} in text")
         note_standin(vm, tracker)
+    elif type(vm.heap.sources.get(id(value))) is Pinned:  # itself, and no copy: a sentinel of the standard library
+        vm.identity.of_process = "a text with the address of an object"
     else:  # an object of the trace: any address will do, as long as the object itself is not handed out
         vm.identity.shown[id(value)] = referring(value)

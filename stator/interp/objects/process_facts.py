@@ -18,9 +18,11 @@ import torch
 
 from stator.breaks import Break, Strategy
 from stator.guards.guard import Kind
+from stator.heap.pure_readers import BOUND, hashed_parts
 from stator.heap.raw_access import CONSTANT_TYPES, raw_members
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
+from stator.interp.objects.set_order import members_as_added
 from stator.interp.services import VM
 
 _ADDRESS = re.compile("0x([0-9a-f]+)")
@@ -33,6 +35,7 @@ def check_order(vm: VM, value: object) -> None:
     a set of those could have another one.
     """
     members = list(raw_members(value))
+    members_as_added(vm, value)  # breaks where the set could not be made as it is in eager
     for item in members if len(members) > 1 else ():
         _check_address(vm, item)
     note_order(vm, members)
@@ -40,15 +43,21 @@ def check_order(vm: VM, value: object) -> None:
 
 def _check_address(vm: VM, item: object) -> None:
     kind = type(item)
-    if isinstance(item, (tuple, frozenset)) and kind in (tuple, frozenset):
-        for part in item:
+    if (parts := hashed_parts(item)) is not None:
+        for part in parts:
             _check_address(vm, part)
-    elif kind is types.MethodType:
-        _check_address(vm, item.__self__)  # type: ignore[attr-defined]
-    elif vm.heap.tracker_of(item) is not None and kind.__hash__ is object.__hash__ or is_a(item, torch.Tensor) \
-            or Strategy.SET_ORDER in vm.turned_off and kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES:
+    elif kind in BOUND:  # methods hash by the address of their object, whatever that hashes by
+        if not is_a(receiver := item.__self__, (types.ModuleType, type)):  # type: ignore[attr-defined]
+            _note_address(vm, receiver, type(receiver) not in CONSTANT_TYPES)
+    else:
+        _note_address(vm, item, kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES)
+
+
+def _note_address(vm: VM, item: object, decides: bool) -> None:
+    if decides and (vm.heap.tracker_of(item) is not None or Strategy.SET_ORDER in vm.turned_off) \
+            or is_a(item, torch.Tensor):
         raise Break("SB013", "the order of a set whose members hash by identity")
-    elif kind.__hash__ is object.__hash__ and kind not in CONSTANT_TYPES or id(item) in vm.fresh:
+    if decides or id(item) in vm.fresh:
         vm.identity.ordered.add(id(item))
 
 

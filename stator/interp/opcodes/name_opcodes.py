@@ -97,8 +97,8 @@ def read_cell(frame: Frame, slot: int) -> Any:
 def unbound_cell(frame: Frame, slot: int) -> Raised:
     name = frame.unit.local_names[slot]
     if slot in frame.unit.free_slots:
-        return Raised(NameError(
-            f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"))
+        text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+        return Raised(NameError(text, name=name))
     return unbound_local(frame, slot)
 
 

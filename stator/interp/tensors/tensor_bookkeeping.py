@@ -5,7 +5,7 @@
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; of a leaf from outside, a note
     p.data = p.data - g       ->  a note: the residual exchanges the memory after the graph
 
-A leaf that is used under both flags breaks where its flag changes, as does a base with a view that the call sees.
+Flags of leaves from outside are the matter of `leaf_flags`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
 from stator.breaks import Break, Strategy
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
@@ -26,10 +25,11 @@ from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.guards.tensor_meta import tensor_meta
-from stator.heap.tracker import ShadowKind, VariableTracker
+from stator.heap.tracker import VariableTracker
 from stator.interp.frame import Raised
 from stator.interp.services import VM
 from stator.interp.tensors.data_in_graph import ASSIGNED, assign_in_graph
+from stator.interp.tensors.leaf_flags import may_be_noted, note_flag
 from stator.interp.tensors.tensor_copies import set_flag
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned
@@ -218,90 +218,6 @@ def _write_grad(vm: VM, fake: Any, value: Any) -> None:
 
 
 @dataclass(eq=False)
-class GradFlag:
-    """The flag of one leaf: before the call, where the graph begins, and where it ends."""
-
-    leaf: Any
-    before: bool
-    entry: bool
-    final: bool
-    uses: int = 0  # of the leaf by the graph, when the flag changed last
-
-
-def may_be_noted(vm: VM, fake: FakeTensor) -> bool:
-    hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.autograd.hooks.values())
-    with torch._C.DisableTorchFunction():
-        changed = bool(vm.recorder.version_of(fake))
-    return Strategy.LEAF_FLAGS not in vm.turned_off and vm.recorder.scope.enclosing is None \
-        and not hooked and not changed
-
-
-def note_flag(vm: VM, fake: FakeTensor, value: bool) -> None:
-    node = vm.recorder.node_of(fake)
-    uses = len(node.users)
-    if uses and vm.recorder.propagation.enabled:
-        raise ExactNeeded  # only exact fakes have bases
-    with torch._C.DisableTorchFunction():
-        made = pytree.tree_leaves([user.meta.get("example_value") for user in node.users])
-        if any(type(each) is FakeTensor and each._base is fake for each in made):
-            raise has_views(value)
-    flag = vm.tensors.flags.get(id(fake))
-    if flag is None:
-        flag = vm.tensors.flags[id(fake)] = GradFlag(fake, not value, not value, not value)
-        vm.heap.note_handled(fake)
-    require_unused(vm, flag)
-    flag.final, flag.uses = value, uses
-    if not uses:
-        flag.entry = value
-    vm.recorder.propagation.changed((fake,))
-    with torch._C.DisableTorchFunction():
-        fake.requires_grad_(value)
-
-
-def require_unused(vm: VM, flag: GradFlag) -> None:
-    """Since its flag changed after a use, the graph must not have used the leaf again."""
-    if flag.final is not flag.entry and len(vm.recorder.node_of(flag.leaf).users) != flag.uses:
-        raise Break("SB016", f"requires_grad becomes {flag.final} between two uses", turn_off=Strategy.LEAF_FLAGS)
-
-
-def settle_flags(vm: VM) -> list[GradFlag]:
-    """The notes at the end of a trace; the fakes are as the graph finds the leaves."""
-    for flag in vm.tensors.flags.values():
-        require_unused(vm, flag)
-    if vm.tensors.flags:
-        guard_bases(vm)
-    for flag in vm.tensors.flags.values():
-        if flag.final is not flag.entry:
-            with torch._C.DisableTorchFunction():
-                flag.leaf.requires_grad_(flag.entry)
-    return list(vm.tensors.flags.values())
-
-
-def guard_bases(vm: VM) -> None:
-    """Guard that no other tensor of the call is a view of a noted leaf; a Parameter is no view."""
-    leaves = [vm.heap.by_standin[key] for key in vm.tensors.flags]
-    others = [tracker for tracker in vm.heap.trackers if tracker.shape is ShadowKind.TENSOR
-              and type(tracker.original) is not torch.nn.Parameter]
-    if len(leaves) == 1 and others == leaves or not others:
-        return
-    if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
-        raise has_views(next(iter(vm.tensors.flags.values())).final)
-    sources = tuple(tracker.source for tracker in leaves + others)
-    vm.heap.guard_call(holds_view, False, Pinned(len(leaves)), *sources)
-
-
-def holds_view(count: int, *tensors: torch.Tensor) -> bool:
-    """A pure reader for guards: whether one of the others is a view of one of the first `count`."""
-    with torch._C.DisableTorchFunction():
-        bases = {id(each) for each in tensors[:count]}
-        return any(id(each._base) in bases for each in tensors[count:])
-
-
-def has_views(value: bool) -> Break:
-    return Break("SB016", f"requires_grad becomes {value} of a tensor with views", turn_off=Strategy.LEAF_FLAGS)
-
-
-@dataclass(eq=False)
 class DataNote:
     """A tensor from outside, its node, the owner of its new memory, and the nodes used in its place."""
 
@@ -321,7 +237,9 @@ class DataNote:
 
 
 def assign_data(vm: VM, fake: FakeTensor, value: object) -> None:
-    note = vm.tensors.data.get(id(fake))
+    note, flag = vm.tensors.data.get(id(fake)), vm.tensors.flags.get(id(fake))
+    if flag is not None and flag.aliases:
+        raise Break("SB006", f"{ASSIGNED} of a leaf that is used under both flags", turn_off=Strategy.LEAF_FLAGS)
     with torch._C.DisableTorchFunction():
         if has_memory_of(value, fake if note is None else note.value):
             return  # `p.data += 1`: done in place, and the memory is what it was

@@ -15,6 +15,7 @@ from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.analysis import autograd_boundaries as boundaries
 from stator.graph.analysis.autograd_boundaries import (
     BOUNDARY,
     CONSUMED,
@@ -24,6 +25,7 @@ from stator.graph.analysis.autograd_boundaries import (
     retain_gradient,
 )
 from stator.graph.analysis.mutation import storage_of
+from stator.graph.analysis.shared_memory import may_overlap
 from stator.graph.analysis.step_functions import GRADIENTS, gradients_beside_modules
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.state.torch_state import without_grad
@@ -33,10 +35,10 @@ from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import behind_autograd, grad_of
 from stator.interp.vm import VM
 from stator.library.autograd import gradients
-from stator.library.autograd.leaf_hooks import LeafHooks
-from stator.library.autograd.module_hooks import ModuleHooks
+from stator.library.autograd.full_backward_hooks import ModuleHooks
+from stator.library.autograd.leaf_hooks import LeafHooks, saved_storages
 from stator.library.torch.compiler_functions import BACKWARD
-from stator.library.torch.layers_and_optimisers import RECURRENT
+from stator.library.torch.layers_and_optimizers import RECURRENT
 from stator.settings.process_config import config
 
 
@@ -81,7 +83,7 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
         leaves = list(wanted.values())
     hooks = LeafHooks(vm, BACKWARD, leaves)
     grads = [current_grad(vm, leaf) for leaf in leaves]
-    require_own_memory(vm, [grad for grad in grads if grad is not None])
+    require_own_memory(vm, [grad for grad in grads if grad is not None], outputs, seeds)
     options = {"retain_graph": retain_graph, "create_graph": bool(create_graph), "allow_unused": True,
                "materialize_grads": False}
     targets = leaves + retained
@@ -182,15 +184,31 @@ def current_grad(vm: VM, leaf: FakeTensor) -> FakeTensor | None:
     return grad
 
 
-def require_own_memory(vm: VM, grads: list[FakeTensor]) -> None:
+def require_own_memory(vm: VM, grads: list[FakeTensor], outputs: list[Any], seeds: list[Any] | None) -> None:
     """Break where the order matters in which the engine adds to gradients and reads other tensors."""
     own = set(map(id, grads))
     with torch._C.DisableTorchFunction():
         written = set(map(storage_of, grads))
         read = {storage_of(each.fake) for each in vm.recorder.inputs
                 if type(each.fake) is FakeTensor and id(each.fake) not in own}
-    if len(written) != len(grads) or not written.isdisjoint(read):
+        overlap = len(own) != len(grads) or len(written) != len(grads) and any(
+            storage_of(one) == storage_of(other) and may_overlap(one, other)
+            for place, one in enumerate(grads) for other in grads[:place])
+    # A compiler would get two inputs that overlap, of which one is written to.
+    if overlap or not written.isdisjoint(read) and (
+            not vm.recorder.backend.in_order or is_read(vm, written, outputs, seeds)):
         raise Break("SB016", f"{BACKWARD}, into a .grad that shares its memory")
+
+
+def is_read(vm: VM, storages: set[int], outputs: list[Any], seeds: list[Any] | None) -> bool:
+    """Whether the engine may read memory while it runs: it was saved or given, or the program has code in the pass."""
+    vm.recorder.propagation.require_exact()
+    with torch._C.DisableTorchFunction():
+        functions = boundaries.functions_behind(outputs)
+        given = {storage_of(each) for each in (*outputs, *(seeds or ())) if each is not None}
+        return bool(vm.autograd.hooks or vm.autograd.ahead) or not given.isdisjoint(storages) or any(
+                isinstance(each, torch.autograd.function.BackwardCFunction)
+                or not saved_storages(each).isdisjoint(storages) for each in functions)
 
 
 def is_viewed(grad: FakeTensor, found: tuple[FakeTensor | None, ...]) -> bool:

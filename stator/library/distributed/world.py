@@ -18,9 +18,10 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from stator.breaks import Break
 from stator.heap.tracker import Box
 from stator.interp.numbers.symbolic_numbers import specialise_deep
-from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule
+from stator.interp.rule_registry import INTERPRETED, code_rule, refuse, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.rows_declare import underlying
+from stator.ranks.group_names import group_of_name
 from stator.ranks.option_records import RECORDS
 from stator.source import Pinned
 
@@ -76,6 +77,12 @@ if dist.is_available():
 
     refuse(dist.new_group, dist.init_process_group, dist.destroy_process_group, dist.split_group, code="SB015",
            detail="a process group that is made or destroyed")
+
+    @suspending_rule(C10D._resolve_process_group)
+    def _group_of_name(vm: VM, cont: object, group_name: str, /) -> None:
+        if not (isinstance(group_name, str) and group_of_name(group_name)):
+            raise Break("SB015", "a process group by a name that none has")
+        vm.call(group_of_name, (group_name,), {}, cont)
 
     @rule(C10D.ProcessGroup._get_backend)
     def _backend(vm: VM, group: dist.ProcessGroup, device: torch.device) -> object:

@@ -26,6 +26,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.heap.raw_access import instance_dict
 from stator.host.own_code import OWN_FOLDER
+from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
@@ -146,7 +147,7 @@ def run_python(vm: VM, function: Callable[..., object], value: object, options: 
         while trace is not None and _is_pickler(trace.tb_frame):
             trace = trace.tb_next
         inner = any(_is_pickler(frame) for frame, _ in traceback.walk_tb(trace))
-        if not inner and (trace is not None or type(raised.exc) is TypeError):  # of a __reduce_ex__: C raises it too
+        if not inner and (trace is not None or is_a(raised.exc, (TypeError, Warning))):  # of a __reduce_ex__, as in C
             raise Raised(raised.exc.with_traceback(trace)) from None
         raise Break("SB001", f"pickling that raises {type(raised.exc).__name__}: {raised.exc}") from None
 

@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
-from stator.library.torch.layers_and_optimisers import can_be_cut
+from stator.library.torch.layers_and_optimizers import can_be_cut
 
 
 class NewLoss(torch.autograd.Function):

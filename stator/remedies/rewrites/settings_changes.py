@@ -12,8 +12,8 @@ from stator.remedies.registry import RECOMPILE, Candidate, Site, remedy
 
 @remedy("SB002", "SB003", rank=7)
 def capture_both_ways(site: Site) -> Iterator[Candidate]:
-    """The capture of both ways is correct by construction."""
-    yield Candidate("capture both ways as torch.cond", settings={"options": {"capture_control_flow": True}})
+    """Offer the capture of both branches as torch.cond, which is correct by construction."""
+    yield Candidate("capture both branches as torch.cond", settings={"options": {"capture_control_flow": True}})
 
 
 @remedy(RECOMPILE, "SB021", "SB024", rank=0)

@@ -28,8 +28,8 @@ def identity(x):
         ({"name": 3}, TypeError, "None or a str"),
         ({"mode": "max-autotun"}, ValueError, "did you mean 'max-autotune'.*reduce-overhead"),
         ({"mode": 3}, TypeError, "mode"),
-        ({"mode": "default", "options": {"max_autotune": True}}, ValueError, "use one of them"),
-        ({"mode": "default", "options": {"strict": True}}, ValueError, "use one of them"),
+        ({"mode": "default", "options": {"max_autotune": True, "strict": True}}, ValueError,
+         r"options of the backend \(max_autotune\).*use one of the two"),
         ({"mode": "reduce-overhead", "backend": "eager"}, ValueError, "'eager' takes no mode"),
         ({"options": {"max_autotune": True}, "backend": "aot_eager"}, ValueError, "takes no options"),
         ({"options": [1]}, TypeError, "use a dict"),
@@ -47,6 +47,11 @@ def test_refused(recording, arguments, kind, message):
     with pytest.raises(stator.OptionError):
         stator.compile(**arguments)
     assert recording.made == []
+
+
+def test_a_mode_beside_options_of_stator_itself():
+    settings = build_settings(mode="max-autotune", options={"strict": True, "regions": "off"})
+    assert (settings.mode, settings.strict, settings.regions, settings.options) == ("max-autotune", True, "off", {})
 
 
 @pytest.mark.parametrize("model", [3, "name", [identity], object()])

@@ -253,3 +253,26 @@ def test_reset_and_explain(recording):
     assert (fn, args, kwargs) == (scale, (1,), {"shift": 2})
     assert settings.backend == "eager"
     assert stator.explain(stator.compile(scale), fullgraph=True)(1).value[0] is scale
+
+
+def test_object_whose_class_gets_another_call() -> None:
+    class Shift:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    class Other(Shift):
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 5
+
+    shift = Shift()
+    compiled = stator.compile(shift, backend="eager", fullgraph=True)
+    x = torch.zeros(1)
+    assert compiled(x) == 1
+    Shift.__call__ = lambda self, x: x + 2  # type: ignore[method-assign]
+    assert compiled(x) == 2
+    shift.__class__ = Other
+    assert compiled(x) == 5
+    around = stator.compile(lambda x: compiled(x) * 2, backend="eager")
+    assert around(x) == 10
+    Other.__call__ = lambda self, x: x + 100  # type: ignore[method-assign]
+    assert around(x) == 200 and compiled(x) == 100

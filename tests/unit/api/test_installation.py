@@ -85,7 +85,7 @@ def test_reset_forgets_stators_entries() -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(stator.OptionError):
-        torch.compile(lambda x: x, shapes_spec={})
+        torch.compile(lambda x: x, shapes_spec=3)
 
 
 def test_a_mode_and_options_that_a_backend_cannot_use_are_ignored_aloud() -> None:
@@ -227,6 +227,7 @@ def chosen(x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
 
 
+@pytest.mark.filterwarnings("error:stator. torch._dynamo.config")
 def test_operators_that_compile_themselves_under_a_tracer_of_torchs() -> None:
     """torch.cond calls torch.compile by itself; under make_fx, torch.export and vmap that is torch's own affair."""
     class Model(torch.nn.Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.handlers import ANYTHING, Catcher, catchers
+from stator.code.enclosing_handlers import ANYTHING, Catcher, catchers
 
 
 def mark() -> None:

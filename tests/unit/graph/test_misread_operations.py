@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import stator
+from tests.comparison import EXACT, call, same_as_eager
 
 
 def packed(x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Size, torch.Tensor, torch.Tensor]:
@@ -59,3 +60,47 @@ def test_operators_called_by_their_overloads(name: str, backend: str, monkeypatc
     expected = program(x)
     torch.manual_seed(3)
     torch.testing.assert_close(stator.compile(program, backend=backend)(x), expected)
+
+
+F = torch.nn.functional
+IDLE_DROPOUTS = {
+    "in evaluation": lambda x: F.dropout(x, 0.5, False),
+    "of nothing": lambda x: F.dropout(input=x, p=0.0),
+    "of torch": lambda x: torch.dropout(x, 0.5, train=False),
+    "by overload": lambda x: aten.dropout.default(x, 0.5, False),
+    "that copies": lambda x: torch.native_dropout(x, 0.5, False)[0],
+    "that copies, by overload": lambda x: aten.native_dropout.default(x, 0.5, False)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", IDLE_DROPOUTS)
+def test_dropouts_that_drop_nothing_keep_their_memory(name: str, backend: str) -> None:
+    """With symbols, torch's Python rules copy where the operator does not, and the other way round."""
+    def program(x: torch.Tensor) -> tuple[bool, torch.Tensor, torch.Tensor]:
+        dropped = IDLE_DROPOUTS[name](x)
+        same = dropped is x
+        dropped.add_(1)
+        return same, dropped, x.sum()
+
+    same_as_eager(program, call(torch.ones(3, 2)), call(torch.ones(4, 2)), call(torch.ones(5, 2)), backend=backend, checks=EXACT)
+
+
+UNSAFE_VIEWS = {
+    "chunk": lambda x: torch.unsafe_chunk(x, 2)[0],
+    "split": lambda x: x.unsafe_split(2)[1],
+    "split_with_sizes": lambda x: aten.unsafe_split_with_sizes.default(x, [1, 3])[1],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", UNSAFE_VIEWS)
+def test_writes_to_views_whose_schema_denies_it(name: str, backend: str) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        UNSAFE_VIEWS[name](x).add_(1)
+        return x.sum(), x * 2
+
+    x = torch.arange(4.0)
+    expected, given = program(x.clone()), x.clone()
+    actual = stator.compile(program, backend=backend)(given)
+    assert all(map(torch.equal, actual, expected)) and given.sum() == expected[0]

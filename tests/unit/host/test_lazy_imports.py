@@ -113,6 +113,19 @@ assert compiled(torch.ones(2)).tolist() == [2.0, 2.0] and len(compiled.entries()
 """
 
 
+PACKAGES = """
+import stator
+assert {"errors", "events", "report"} <= set(dir(stator))
+with stator.events.record() as log:
+    pass
+assert log == [] and stator.errors.StatorError is stator.StatorError and stator.report.__name__ == "stator.report"
+"""
+
+
+def test_packages_of_the_documentation_are_found_after_import_stator():
+    in_new_interpreters(["-c", PACKAGES])
+
+
 def test_import_and_compile_load_no_tracer():
     in_new_interpreters(["-c", LIGHT])
 

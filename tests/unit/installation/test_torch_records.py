@@ -17,6 +17,7 @@ import torch
 import stator
 from stator import events
 from stator.installation import torch_records
+from tests.own_process import in_new_interpreters
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = "tests/unit/installation/recorded_program.py"
@@ -119,6 +120,25 @@ def test_trace_records_have_torchs_forms(run: Run) -> None:
     assert json.loads(artifacts["0/2", "recompile_reasons"])[0] == "n was 2, is 3"
     assert "def residual(" in artifacts["0/0", "residual_program"]
     assert not [record for record in records if record.name == "compilation_metrics" and record.compile_id == "None/None"]
+
+
+ACCUMULATED = """
+import torch, torch._dynamo
+import stator
+
+def program(x):
+    return x + 1
+
+stator.install()
+for factor in (2, 3):
+    torch.compile(program, backend=lambda graph, inputs: graph.forward)(torch.ones(3))
+rows = torch._dynamo.utils.get_compilation_metrics()
+assert [(row.cache_size, row.accumulated_cache_size) for row in rows] == [(0, 0), (0, 1)], rows
+"""
+
+
+def test_accumulated_cache_size_counts_all_compile_calls_of_a_function() -> None:
+    in_new_interpreters(["-c", ACCUMULATED])
 
 
 def test_tlparse_renders_the_trace(run: Run, tmp_path: Path) -> None:

@@ -404,3 +404,17 @@ def test_a_slice_with_a_step_that_only_the_graph_knows(monkeypatch):
     for number in (2, 3, 1, 7):
         given = torch.ones(2, 2), torch.tensor(number)
         assert said_by(compiled, *given) == said_by(stepped_by_a_number, *given)
+
+
+def pairs(x):
+    """torch.combinations selects twice inside, and only one of the two counts is in its result."""
+    index = torch.combinations(x.nonzero()[:, 0], r=2)
+    return index * 2, index.shape[0] + torch.combinations(torch.arange(3), with_replacement=True)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_counts_inside_of_an_operation(backend):
+    compiled = stator.compile(pairs, backend=backend, fullgraph=True, options={"strict": True})
+    for mask in ([1, 1, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]):
+        given = (torch.tensor(mask),)
+        assert said_by(compiled, *given) == said_by(pairs, *given)

@@ -1,14 +1,16 @@
-"""Rules for recurrent layers and for torch's optimisers.
+"""Rules for recurrent layers and for torch's optimizers.
 
     lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph (docs/training.md)
     torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
     _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
     torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
     torch._fused_adamw_(parameters, ...)        ->  one node, at which compilers cut the graph
+    LBFGS.step(closure)                         ->  a graph break: what it computes decides each of its iterations
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +118,12 @@ def _look_through(vm: VM, cont: Continuation | None, function: Any, /, *args: ob
     names = function.__code__.co_freevars
     wrapped = vm.closure_of(function)[names.index("fn")].cell_contents
     vm.call(wrapped.force() if type(wrapped) is Box else wrapped, args, kwargs, cont)
+
+
+@code_rule(inspect.unwrap(torch.optim.LBFGS.step).__code__)
+def _search(vm: VM, cont: Continuation | None, function: object, /, *args: object, **kwargs: object) -> None:
+    """Branches on values all the time, over lists that grow: graphs between them cost more than they give."""
+    raise Break("SB016", "LBFGS.step, which branches on losses and gradients in each iteration")
 
 
 @rule(C._group_tensors_by_device_and_dtype)

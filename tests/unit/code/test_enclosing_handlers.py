@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.handlers import written_handler
+from stator.code.enclosing_handlers import written_handler
 
 
 def handled(function: Any, name: str) -> bool:
