@@ -41,7 +41,7 @@ from stator.emit.residual.residual import Residual, UnderLocks, bound_arguments,
 from stator.emit.resume.advance import Advance, pass_on
 from stator.errors import BackendError, DeclarationError, InternalError, OptionError, Unsupported
 from stator.graph.analysis import autograd_boundaries, shared_memory
-from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
+from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught, memory_written_by
 from stator.graph.analysis.mutation import changes_views, storage_of
 from stator.graph.state.suspended_modes import put_back, unasked
 from stator.guards.guard import MISSING, Guard, Kind
@@ -50,7 +50,7 @@ from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, SharedPlace, partition
-from stator.heap.adopt.instances import leaf_sources
+from stator.heap.adopt.instances import written_leaves
 from stator.heap.shared_state import guard_two_names
 from stator.host import shown_names
 from stator.host.garbage_collection import collector_running
@@ -295,12 +295,13 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         # So with operations that refuse views (`detach_`); sizes have users, too.
         if each.tensor is not None and any(map(changes_views, each.node.users)):
             done.vm.heap.guard_call(shared_memory.is_view, shared_memory.is_view(each.tensor), each.source)
-    candidates = [(*leaf, each.node in written) for each in shared_memory.sharing_candidates(
+    reached = memory_written_by(recorder.graph.nodes) if recorder.wrappers.behind else written
+    candidates = [leaf for each in shared_memory.sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
-        for leaf in leaf_sources(each.tensor, each.source)]
+        for leaf in written_leaves(each.tensor, each.source, each.node, written | reached)]
     if len(candidates) > 1:
         tensors = [tensor for tensor, _, _ in candidates]
-        if recorder.wrappers.behind and len(set(shared_memory.storage_partition(*tensors))) < len(tensors):
+        if recorder.wrappers.behind and shared_memory.shares_written(candidates):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
         if any(map(shared_memory.mapped_file, tensors)):
             for tensor, source, _ in candidates:

@@ -243,3 +243,56 @@ def test_written_inputs(backend: str) -> None:
         one, other = jagged(*lengths), jagged(*lengths)
         assert facts(compiled(one), [one]) == facts(program(other), [other])
         assert facts(one, [one]) == facts(other, [other])
+
+
+def add_to_values(values: Any, nested: Any) -> Any:
+    values.mul_(2)
+    return nested + 1
+
+
+def double_nested(other: Any, nested: Any) -> Any:
+    nested.mul_(2)
+    return other + 1
+
+
+def move_offsets(offsets: Any, nested: Any) -> Any:
+    offsets.add_(1)
+    return nested.offsets() * 2
+
+
+def move_own_offsets(one: Any, other: Any) -> Any:
+    one.offsets().add_(1)
+    return other.offsets() * 2
+
+
+def write_through_a_view(values: Any, nested: Any) -> Any:
+    torch.nested.nested_tensor_from_jagged(values, nested.offsets()).mul_(2)
+    return nested + 1
+
+
+def sharing(kind: str) -> list[Any]:
+    values, offsets = torch.ones(6, 3), torch.tensor([0, 2, 6])
+    nested = torch.nested.nested_tensor_from_jagged(values, offsets)
+    return {"values": [values, nested], "two": [torch.nested.nested_tensor_from_jagged(values, offsets), nested],
+            "apart": [torch.nested.nested_tensor_from_jagged(values.clone(), offsets), nested],
+            "offsets": [offsets, nested], "derived": [nested * 3, nested], "none": [values.clone(), nested]}[kind]
+
+
+WRITES: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "values": (add_to_values, ["none", "values", "none"]),
+    "jagged": (double_nested, ["none", "values", "apart", "two", "derived"]),
+    "offsets": (move_offsets, ["offsets"]),
+    "own offsets": (move_own_offsets, ["derived", "apart", "two"]),
+    "view": (write_through_a_view, ["none", "values"]),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_to_shared_memory(name: str, backend: str) -> None:
+    program, kinds = WRITES[name]
+    compiled = stator.compile(program, backend=backend)
+    for kind in kinds:
+        mine, theirs = sharing(kind), sharing(kind)
+        assert facts(compiled(*mine), mine) == facts(program(*theirs), theirs)
+        assert facts(mine, mine) == facts(theirs, theirs)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from stator.breaks import Break
 from stator.graph.analysis.mutation import storage_of, tags_of, tensors_in
@@ -46,6 +46,13 @@ def writes_beside_unsafe_views(graph: fx.Graph) -> bool:
 def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:
     """For each tensor, the number of the first one that lives in the same storage."""
     return group([byte_range(Address.STORAGE, tensor) for tensor in tensors], [True] * len(tensors))[0]
+
+
+def shares_written(candidates: list[tuple[torch.Tensor, Source, bool]]) -> bool:
+    """Whether a tensor that is written to lives in the storage of another one."""
+    groups, _ = group([byte_range(Address.STORAGE, tensor) for tensor, _, _ in candidates],
+                      [is_written for _, _, is_written in candidates])
+    return len(set(groups)) < len(groups)
 
 
 def sharing_memory(inputs: list[Any]) -> frozenset[str]:
@@ -117,7 +124,8 @@ def sharing_candidates(inputs: list[Any], given: list[Any], written: set[Any], r
                        in_order: bool) -> list[Any]:
     """The inputs whose storages are compared; members of modules count in order only where a write meets a read."""
     own = {each.node for each in given}
-    found = [each for each in inputs if is_dense(each.tensor) and (each.node in own or each.node in read)]
+    found = [each for each in inputs if (is_dense(each.tensor) or is_traceable_wrapper_subclass(each.tensor))
+             and (each.node in own or each.node in read)]
     if in_order:
         found = [each for each in found
                  if not is_member(each.source) or each.node in read or read and each.node in written]

@@ -111,8 +111,9 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
 
 def refuse_sparse_history(result: FakeTensor) -> None:
     """Break at a sparse tensor with a gradient: AOTAutograd loses it at coalesce(), to_dense(), softmax and others."""
-    if result.layout is not torch.strided and result.requires_grad:
-        raise Break("SB017", "a sparse tensor with a gradient, for a compiler")
+    with torch._C.DisableTorchFunction():  # the tracer's own mode is on
+        if result.layout is not torch.strided and result.requires_grad:
+            raise Break("SB017", "a sparse tensor with a gradient, for a compiler")
 
 
 def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:

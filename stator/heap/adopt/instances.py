@@ -13,10 +13,12 @@ import types
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.metadata.input_layouts import acts_as_wrapper
+from stator.graph.record.nested_tensors import is_jagged
 from stator.graph.record.wrapper_subclasses import flatten, same_flattening
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import adopt_members
@@ -157,6 +159,18 @@ def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
     if own is not None and name in own:
         return Key(DictOf(source), name)
     return CallOf(Pinned(getattr), (source, Pinned(name))) if type(slot) is property else Attr(source, name)
+
+
+def written_leaves(tensor: torch.Tensor, source: Source, node: fx.Node, written: set[fx.Node]
+                   ) -> list[tuple[torch.Tensor, Source, bool]]:
+    """The plain tensors of an input, and whether an operation may write to each; `written`: nodes of written memory."""
+    if not is_jagged(tensor):
+        return [(*leaf, node in written) for leaf in leaf_sources(tensor, source)]
+    # Operations on a jagged tensor write to its values; to other parts, only those on the parts themselves.
+    if any(each.target is getattr and each.args[0] is node and each.args[1] != "_values" for each in written):
+        raise Break("SB017", "a write to the offsets of a jagged tensor, which compilers would not do")
+    return [(getattr(tensor, name), part_source(tensor, source, name), node in written and name == "_values")
+            for name in flatten(tensor)[0]]
 
 
 def leaf_sources(tensor: torch.Tensor, source: Source) -> list[tuple[Any, Source]]:
