@@ -264,3 +264,63 @@ def test_one_that_is_closed_breaks(program: Any) -> None:
     assert torch.equal(stator.compile(program, backend="eager")(x), program(x))
     with pytest.raises(stator.Unsupported, match="SB017"):
         stator.compile(program, backend="eager", fullgraph=True)(x)
+
+
+class Coded(torch.Tensor):
+    """A state of an optimiser: it can be written and read, and nothing else."""
+
+    @staticmethod
+    def __new__(cls, codes: torch.Tensor, form: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, form, dtype=torch.float32)  # type: ignore[attr-defined]
+
+    def __init__(self, codes: torch.Tensor, form: Any) -> None:
+        self.codes, self.form = codes, form
+
+    def __tensor_flatten__(self) -> Any:
+        return ["codes"], [self.form]
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any = None, stride: Any = None) -> Any:
+        return Coded(inner["codes"], *context)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.copy_.default:
+            args[0].codes.copy_((args[1].flatten() * 4).to(torch.int8))
+            return args[0]
+        if func is torch.ops.aten.add.Tensor:
+            return args[0].codes.view(args[0].form) / 4 + args[1]
+        raise NotImplementedError(f"{func}")
+
+    def __repr__(self) -> str:
+        return f"Coded({self.codes!r})"
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_wrapper_keeps_the_class_of_the_sizes_that_it_is_given(backend: str) -> None:
+    made = stator.compile(lambda x: Coded(torch.zeros(x.numel(), dtype=torch.int8), x.shape), backend=backend)
+    for sizes in ((2, 3), (3, 3), (4, 3)):
+        state = made(torch.ones(sizes))
+        assert type(state.form) is torch.Size and state.form == sizes
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_written_wrapper_is_put_back_by_its_parts(backend: str) -> None:
+    """It has no `clone`; a graph that fails after the write is run again from what it found."""
+    def step(state: Any, x: Any, places: Any) -> Any:
+        found = state + x
+        state.copy_(found)
+        return found.index_select(0, places)
+
+    eager, compiled = [Coded(torch.zeros(6, dtype=torch.int8), torch.Size((2, 3))) for _ in range(2)]
+    run = stator.compile(step, backend=backend)
+    for number in range(4):
+        x, places = torch.full((2, 3), 1.25), torch.tensor([number % 2 * 5])
+        outcomes = []
+        for function, state in ((step, eager), (run, compiled)):
+            try:
+                outcomes.append(function(state, x, places).tolist())
+            except IndexError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+        assert torch.equal(eager.codes, compiled.codes)

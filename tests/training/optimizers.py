@@ -2,7 +2,7 @@
 
     python -m tests.training.optimizers [NAMES] [--backend eager] [--steps 6]
 
-In: the optimisers of torch.optim in each of their variants, of transformers and timm where they are installed, and two
+In: the optimisers of torch.optim in each of their variants, of transformers, timm and torchao where they are installed, and two
 written by hand.  Out: a line for each: graphs and causes of breaks in six steps of a small network, and whether losses,
 parameters, gradients and the state of the optimiser equal those of eager (bit for bit with backend "eager").
 """
@@ -84,6 +84,12 @@ def trained_matrices(make: Callable[[Any], Any]) -> World:
     return descent(model, make(model.parameters()), lambda x, y: F.mse_loss(model(x), y))
 
 
+def trained_wide(make: Callable[[Any], Any]) -> World:
+    """A weight that is large enough for a state of few bits."""
+    model = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+    return descent(model, make(model.parameters()), lambda x, y: F.mse_loss(model(x), y))
+
+
 def trained_by_closure(make: Callable[[Any], Any]) -> World:
     model = network()
     optimiser = make(model.parameters())
@@ -143,6 +149,14 @@ def of_libraries() -> Iterator[tuple[str, Make]]:
                 lambda parameters: create_optimizer_v2(list(parameters), opt=name, lr=0.01))
 
 
+def of_torchao() -> Iterator[tuple[str, Make]]:
+    if importlib.util.find_spec("torchao") is not None:
+        from torchao import optim
+        for name in ("_AdamW", "Adam8bit", "AdamW8bit", "Adam4bit", "AdamW4bit", "AdamFp8", "AdamWFp8"):
+            yield f"torchao.{name}", lambda name=name: trained_wide(
+                lambda parameters: getattr(optim, name)(parameters, lr=0.01))
+
+
 def outcome(make: Make, steps: int, backend: str) -> tuple[str, int, list[str]]:
     """The verdict, graphs, and causes of breaks."""
     try:
@@ -164,7 +178,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     chosen = parser.parse_args()
     whole = equal = count = 0
-    for name, make in [*of_torch(), *of_libraries()]:
+    for name, make in [*of_torch(), *of_libraries(), *of_torchao()]:
         if chosen.names and not name.startswith(tuple(chosen.names)):
             continue
         verdict, graphs, causes = outcome(make, chosen.steps, chosen.backend)

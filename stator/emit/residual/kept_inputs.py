@@ -19,7 +19,7 @@ from stator.emit.source_writer import Writer
 from stator.graph.analysis.may_fail import Memory, memory_written_by, node_may_fail, stem_of
 from stator.graph.analysis.mutation import changes_views
 from stator.graph.analysis.step_functions import require_finite
-from stator.graph.metadata.input_layouts import PLAIN_CLASSES
+from stator.graph.metadata.input_layouts import PLAIN_CLASSES, acts_as_wrapper
 from stator.graph.record.recorder import Recorder
 
 _CALLS = ("call_function", "call_method", "call_module")
@@ -105,10 +105,19 @@ def small_enough(written: list[torch.Tensor], given: list[torch.Tensor]) -> bool
 
 
 def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
-    """The tensors as they are now. One whose own elements overlap cannot be written to."""
+    """The tensors as they are now, wrappers by their parts. One whose own elements overlap cannot be written to."""
+    plain = [leaf for tensor in tensors for leaf in plain_parts(tensor)]
     return [(tensor, _clone(_detach(tensor)), None if _is_inference(tensor) else tensor._version, _grad_fn(tensor),
              (layout, _detach(tensor)))
-            for tensor in tensors if not (layout := _layout(tensor)) or torch._debug_has_internal_overlap(tensor) != 1]
+            for tensor in plain if not (layout := _layout(tensor)) or torch._debug_has_internal_overlap(tensor) != 1]
+
+
+def plain_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """A tensor, or those that a wrapper is made of: its class need not have `clone`."""
+    if not acts_as_wrapper(type(tensor)):
+        return [tensor]
+    names: list[str] = tensor.__tensor_flatten__()[0]  # type: ignore[attr-defined]
+    return [leaf for name in names for leaf in plain_parts(getattr(tensor, name))]
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -118,7 +118,11 @@ class Wrappers:
             made = self.noted(made)
         if type(made) is not FakeTensor:
             raise Break("SB017", f"a call of {cls.__name__} that makes no tensor")
-        self.nested.define_made(recorder.record("call_function", cls, args, kwargs, made))
+        recorder.symbols.keeps_sizes = True  # the class may keep what it is given
+        try:
+            self.nested.define_made(recorder.record("call_function", cls, args, kwargs, made))
+        finally:
+            recorder.symbols.keeps_sizes = False
         return made
 
     def part(self, outer: object, name: str) -> Any:
