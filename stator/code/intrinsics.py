@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -56,5 +57,39 @@ def _throw_by_parts() -> None:
     generator.throw(ValueError, "text")  # type: ignore[attr-defined]
 
 
+def _assign_other_kind() -> None:
+    types.FunctionType(_throw_by_parts.__code__, {}).__code__ = _waiting.__code__
+
+
+def _closing() -> Iterator[None]:
+    try:
+        yield
+    except GeneratorExit:
+        return True  # type: ignore[return-value]
+
+
+def _close_returns() -> bool:
+    generator = _closing()
+    next(generator)
+    return generator.close() is not None  # type: ignore[attr-defined]
+
+
+class _NoException(Exception):
+    def __new__(cls) -> None:  # type: ignore[misc]
+        return None
+
+
+def _checks_causes() -> bool:
+    try:
+        raise IndexError from _NoException
+    except IndexError:
+        return False
+    except TypeError:
+        return True
+
+
+CLOSE_RETURNS = _close_returns()  # whether generator.close() returns what the generator does (since 3.13)
+CHECKS_CAUSES = _checks_causes()  # whether `raise ... from C` looks at what C() gives (since 3.13)
+CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of a generator (since 3.13)
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
 THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)

@@ -70,6 +70,9 @@ class Exposure(Records):
                     self.services.run_native(store, (value, key, item.force()))
         elif shape is ShadowKind.SET:
             expose_order(self, tracker)  # type: ignore[arg-type]  # it is a Heap
+        elif shape is ShadowKind.CELL:
+            if value != _EMPTY and type(item := value.cell_contents) is Box:
+                value.cell_contents = item.force()
         elif shape is ShadowKind.OPAQUE:
             if type(value) in UNREAD:
                 raise unread(value)
@@ -145,6 +148,8 @@ class Exposure(Records):
             parts = itertools.chain.from_iterable(dict.items(value))
         elif cls is slice:
             parts = (value.start, value.stop, value.step)
+        elif cls is types.CellType:
+            parts = () if value == _EMPTY else (value.cell_contents,)
         elif cls in _SHOWING:
             parts = (mapping_behind(value),)
         elif is_a(value, types.SimpleNamespace):
@@ -191,5 +196,6 @@ def store_of(cls: type) -> Any:
 
 _FIXED = frozenset({re.Match})  # whose parts never change
 _members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
+_EMPTY = types.CellType()
 _SHOWING = frozenset({types.MappingProxyType, *DICT_VIEWS})
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

@@ -83,6 +83,9 @@ def identities(heap: Heap, values: Iterable[Any]) -> list[Source]:
             pending.append(instance_dict(value))  # and not its values: it may hold itself
         elif cls is slice:
             pending += (value.start, value.stop, value.step)
+        elif cls is types.CellType and id(value) not in seen and value != types.CellType():
+            seen.add(id(value))
+            pending.append(value.cell_contents)
         elif cls is functools.partial:
             pending += (value.args, value.keywords)
         elif is_a(value, BaseException):
@@ -122,6 +125,8 @@ def _place(heap: Heap, value: object) -> Source | None:
 
 def _is_equal_to_itself(value: Any) -> bool:
     """Whether C code that compares it says so, asking its parts at most; False where Python code may be asked."""
+    if type(value) is types.CellType:  # it compares what it holds
+        return False
     base = next(base for base in mro_of(type(value)) if "__eq__" in base.__dict__)
     if type(base.__dict__["__eq__"]) is not types.WrapperDescriptorType:
         return False

@@ -24,7 +24,14 @@ from stator.breaks import Break, Strategy
 from stator.code.enclosing_handlers import catchers
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, is_caught, node_may_fail
-from stator.graph.analysis.mutation import PURE_KERNELS, is_repeatable, operator_name, qualified_name, writes
+from stator.graph.analysis.mutation import (
+    COLLECTIVES,
+    PURE_KERNELS,
+    operator_name,
+    qualified_name,
+    why_once,
+    writes,
+)
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach, runs_on_fakes
@@ -32,7 +39,6 @@ from stator.host.value_kinds import is_a, mro_of
 from stator.interp.frame import Frame, Place, add_place, outward
 from stator.interp.mechanisms import has_changes
 from stator.interp.services import VM
-from stator.ranks.sharding_hooks import ShardingHook
 from stator.shapes.symbolic_values import is_unbacked
 
 NOTHING = 0
@@ -168,15 +174,17 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     recorder = vm.recorder
     if node.target in PURE_KERNELS and Strategy.CUSTOM_FORMULAS in vm.turned_off:
         _cut(vm, node)
-    if not is_repeatable(node) and not _keeps_order_itself(node.target):
+    once = why_once(node)
+    ordered = once == COLLECTIVES or _keeps_order_itself(node.target)
+    if once and not ordered:
         if may_change_reads(vm, node.target, whole):
             raise Break("SB006", f"{node.name} may change state that the program has read")
         _cut(vm, node)
-    if recorder.log.repeatable or whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
+    if recorder.log.repeatable or whole or recorder.scope.enclosing is not None or ordered:
         return
     if recorder.unexplained_asserts():
         raise Break("SB006", f"{node.name}, where sizes are asserted beside a call that must not run twice")
-    if not is_repeatable(node):
+    if once:
         first, vm.effects.runs_once = not vm.effects.runs_once, True
         if has_effects(vm):
             raise Break("SB006", f"{node.name} sees effects outside, which come after the graph")
@@ -247,9 +255,8 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
 
 
 def _keeps_order_itself(target: object) -> bool:
-    """Prints of the graph, collectives and hooks of sharded modules, which do not fail and see nothing but tensors."""
-    return isinstance(target, ShardingHook) or isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(
-        target).partition("::")[0] in "stator stator_ranks _c10d_functional _c10d_functional_autograd c10d".split()
+    """Prints of the graph, which do not fail and see nothing but tensors; as collectives."""
+    return isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).startswith("stator::")
 
 
 def has_effects(vm: VM) -> bool:

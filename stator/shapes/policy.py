@@ -22,7 +22,7 @@ from stator.host.value_kinds import is_a
 from stator.settings.process_config import config
 from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
 from stator.shapes.symbolic_values import COLLECTIONS, STANDINS
-from stator.shapes.tensor_marks import DYNAMIC_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
+from stator.shapes.tensor_marks import DYNAMIC_MARK, RAGGED_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
@@ -226,7 +226,8 @@ class Policy:
             undecided = self.memory.undecided_sizes.get(source, ()) if self.breaks and in_order else ()
             seen = (*self.memory.sizes.get(source, ()), *self.memory.foresees("sizes", source))
             found = {**dict.fromkeys((*(range(rank) if every else ()), *seen), "open"),
-                     **dict.fromkeys(undecided, "unbacked"), **dict.fromkeys(marks.get(WEAK_MARK, ()), "open")}
+                     **dict.fromkeys(undecided, "unbacked"),
+                     **dict.fromkeys((*marks.get(WEAK_MARK, ()), *marks.get(RAGGED_MARK, ())), "open")}
             for dim in marks.get(STATIC_MARK, ()):
                 found.pop(dim, None)
         if self.declared.dims:

@@ -241,7 +241,7 @@ class SymbolNodes:
                 _forget_inner(self.shape_env, result)
                 return symbolic_shapes.compute_unbacked_bindings(self.shape_env, result)
         except symbolic_shapes.PendingUnbackedSymbolNotFound as error:
-            raise Break("SB003", f"a size that its operation does not give back: {error}") from None
+            raise Break("SB003", f"a size that its operation does not give back: {error}".partition("\n")[0]) from None
 
     def define_fresh(self, node: fx.Node, bindings: Any, result: object) -> None:
         if bindings:

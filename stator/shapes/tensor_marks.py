@@ -15,6 +15,7 @@ from stator.errors import OptionTypeError, OptionValueError
 # The marks that torch leaves on tensors; ours are the same attributes, so that either library's calls count.
 DYNAMIC_MARK = "_dynamo_dynamic_indices"
 WEAK_MARK = "_dynamo_weak_dynamic_indices"
+RAGGED_MARK = "_dynamo_propagated_dynamic_indices"  # on the parts of jagged tensors
 STATIC_MARK = "_dynamo_static_indices"
 STATIC_CLASS_MARK = "_dynamo_marked_static"  # of a class of modules: the numbers its instances hold are constants
 UNBACKED_MARK = "_dynamo_unbacked_indices"

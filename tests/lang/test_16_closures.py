@@ -1,7 +1,10 @@
 """Closures: cells, nonlocal, late binding, del, sharing between functions."""
 
+import types
+
 import torch
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -212,3 +215,27 @@ def free_variable_that_was_deleted(x):
         return read()
     except NameError as error:
         return x + 1, error.name, str(error)
+
+
+def test_cells_compared():
+    def compared(v, w):
+        made = types.CellType(2)
+        pairs = [(v, w), (v, types.CellType()), (v, v)] + ([(w, made)] if type(w.cell_contents) is int else [])
+        found = [(a == b, a != b, a < b, a >= b, (a,) < (b,), [a] == [b], a in [b], {1: a} == {1: b}) for a, b in pairs]
+        return found, sorted([w, v])[0] is v, max(v, w) is w
+
+    compiled = stator.compile(compared, backend="eager", fullgraph=True)
+    for first, second in ((1, 2), (2, 2), ("b", "a"), (float("nan"), 3.0)):
+        v, w = types.CellType(first), types.CellType(second)
+        assert compiled(v, w) == compared(v, w)
+        assert compiled(w, w) == compared(w, w)
+
+
+def test_cells_of_tensors_compared():
+    def compared(v, w):
+        return v == w, v.cell_contents + 1
+
+    compiled = stator.compile(compared, backend="eager", fullgraph=True)
+    v, w = types.CellType(ramp(2)), types.CellType(ramp(2) * 2)
+    for a, b in zip(compiled(v, w), compared(v, w), strict=True):
+        assert torch.equal(a, b)

@@ -352,3 +352,25 @@ def what_is_delegated_to(x):
     it = outer()
     seen = [it.gi_yieldfrom, next(it), it.gi_yieldfrom, next(it), it.gi_yieldfrom is part, list(it), it.gi_yieldfrom]
     return seen, x + 1
+
+
+@case(call(3), call(4), graphs=0)
+def values_that_close_returns(n):
+    def finishing():
+        try:
+            yield 1
+        except GeneratorExit:
+            return n
+
+    def delegating():
+        yield from finishing()
+
+    def plain():
+        yield n
+
+    found = []
+    for make in (finishing, delegating, plain):
+        generator = make()
+        found.append((next(generator), generator.close(), generator.close()))
+    unstarted = finishing()
+    return found, unstarted.close()

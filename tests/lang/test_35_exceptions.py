@@ -328,3 +328,15 @@ def test_values_that_are_over_leave_as_they_are():
 
     walker, view, total = stator.compile(over, backend="eager")()
     assert type(walker) is type(reversed([])) and not list(walker) and total == 3 and "released" in repr(view)
+
+
+@case(call(3), call(4), graphs=0)
+def a_cause_whose_class_gives_no_exception(n):
+    class Cause(Exception):
+        def __new__(cls):
+            return None
+
+    try:
+        raise IndexError(n) from Cause
+    except (IndexError, TypeError) as error:
+        return type(error), str(error), error.__cause__, error.__suppress_context__

@@ -1,5 +1,7 @@
 """Builtins about numbers, types and attributes."""
 
+import warnings
+
 import torch
 
 from curriculum import call, case, ramp
@@ -117,3 +119,24 @@ def conversions_of_sizes(x):
 def memoryview_of_bytes(x):
     numbers = memoryview(b"abc")
     return numbers[0], bytes(numbers[1:]), len(numbers), x + numbers[0]
+
+
+@case(call(3), call(4), graphs=0)
+def code_of_another_kind_assigned(n):
+    def plain():
+        return n
+
+    def yielding():
+        yield n
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        plain.__code__ = yielding.__code__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            yielding.__code__ = (lambda: n).__code__
+            changed = True
+        except DeprecationWarning:
+            changed = False
+    return list(plain()), [(each.category, str(each.message)) for each in heard], changed

@@ -91,6 +91,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "broadcast": lambda n: (n + torch.ones(4), n * torch.ones(n.size(0), 1, 4), torch.cat([n, n], -1)),
     "changed inside": changed_inside,
     "metadata": metadata,
+    "unbound": lambda n: [row * 2 for row in n.unbind()],
     "ragged sizes": ragged_sizes,
 }
 MAKING: dict[str, tuple[Callable[..., Any], Callable[[int], Any]]] = {
@@ -122,7 +123,7 @@ def as_eager(program: Callable[..., Any], calls: list[list[Any]], backend: str, 
 def test_programs(name: str, backend: str) -> None:
     """Two batch sizes: the second capture leaves them open, and the others find it."""
     calls = [[jagged(2, 4)], [jagged(3, 5, 6)], [jagged(7, 2, 3, 3)], [jagged(2, 5)]]
-    as_eager(PROGRAMS[name], calls, backend, 2)
+    as_eager(PROGRAMS[name], calls, backend, 3 if name == "unbound" else 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -151,7 +152,7 @@ def joined(n: Any, values: torch.Tensor, offsets: torch.Tensor) -> Any:
 def test_which_sizes_are_one(backend: str) -> None:
     """Jagged tensors with one tensor of offsets have one ragged size; equal offsets are not enough."""
     a, b = jagged(2, 4), jagged(3, 5)
-    as_eager(added, [[a, a * 2], [b, b.sin()], [a, b], [b, a], [a, jagged(2, 4)], [a, a]], backend, 3)
+    as_eager(added, [[a, a * 2], [b, b.sin()], [a, b], [b, a], [a, jagged(2, 4)], [a, a]], backend, 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

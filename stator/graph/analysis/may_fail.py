@@ -7,14 +7,29 @@ that is not listed may raise.  Dead nodes that may raise: `dead_nodes.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.graph.analysis.mutation import given_nodes, operator_name, reached, writes, written_by
+from stator.graph.analysis.mutation import (
+    CODE,
+    COLLECTIVES,
+    UNREPEATABLE,
+    given_nodes,
+    is_collective,
+    operator_name,
+    reached,
+    storage_of,
+    tensors_in,
+    why_once,
+    writes,
+    written_by,
+    written_storages,
+)
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset("""
@@ -128,7 +143,31 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem in _NEVER_ON_FLOATS:
         return not all(isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
                        for part in pytree.tree_leaves(result))
-    return stem not in _NEVER and not stem.startswith("foreach_")
+    return stem not in _NEVER and not stem.startswith("foreach_") and not getattr(node.target, "never_fails", False)
+
+
+def never_fails(target: object) -> bool:
+    """Whether an operation cannot raise where it has done the same to fakes; False: its arguments decide, too."""
+    return stem_of(target) in _NEVER or is_collective(target)
+
+
+def why_once_among(nodes: Sequence[fx.Node]) -> str:
+    """Why nodes must not run twice as one: for collectives alone where nothing else is there and nothing may fail."""
+    found = {reason for node in nodes if (reason := why_once(node))}
+    if found != {COLLECTIVES}:
+        return CODE if found else ""
+    memory = Memory(frozenset(node.name for node in nodes[0].graph.nodes if node.op == "placeholder"))
+    fails = any(node.op in CALLS and why_once(node) != COLLECTIVES and node_may_fail(node, memory) for node in nodes)
+    return CODE if fails else COLLECTIVES
+
+
+def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: object) -> list[FakeTensor]:
+    """Put on a higher-order operation why it must not run twice; out: the tensors that its inner graphs write to."""
+    reasons = {reason for module in modules if (reason := why_once_among(list(module.graph.nodes)))}
+    if reasons:
+        node.meta[UNREPEATABLE] = CODE if CODE in reasons else COLLECTIVES
+    storages = set().union(*(written_storages(each) for module in modules for each in module.graph.nodes))
+    return [tensor for tensor in tensors_in(given) if storage_of(tensor) in storages] if storages else []
 
 
 def stem_of(target: object) -> str:

@@ -30,9 +30,11 @@ _NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # parameters
 COUNTED = frozenset({id(F.instance_norm), id(torch.instance_norm)})  # version counters show these updates
 STATISTICS = {id(function): (names, updates) for function, names, updates in _NORMALISATIONS}
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
-UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
+UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen; why
+CODE, COLLECTIVES = "code", "collectives"  # it runs code of the program; ranks communicate in it, and no more
 WRITTEN_AROUND = "written_around"  # in the metadata of a piece: storages of its inputs that the whole graph writes to
 _OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_OF_RANKS = frozenset({"stator_ranks", "_c10d_functional", "_c10d_functional_autograd", "c10d"})
 _COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
 PURE_KERNELS: set[object] = set()  # custom operators whose Python code is proven pure (interp/pure_kernels)
 _PRINT = "stator::print"  # the other operators of Stator compute numbers
@@ -234,6 +236,11 @@ class Observation:
                 if count != then] + self.missed
 
 
+def why_seen_once(seen: Observation | None) -> str:
+    """Why a call must not run twice, where it was observed."""
+    return "" if seen is None or seen.repeatable else CODE
+
+
 def versions_of(tensors: Iterable[Any]) -> list[int]:
     with torch._C.DisableTorchFunction():
         return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
@@ -295,12 +302,14 @@ def writes(node: fx.Node) -> bool:
 
 def written_by(node: fx.Node) -> list[fx.Node]:
     """The nodes among its arguments that a node writes to: as recorded, or as the schema of its target declares."""
+    if not node.op.startswith("call_"):
+        return []  # an input of a piece keeps the metadata of the node that made it
     places = node.meta.get(WRITTEN)
     if places is not None:
         given = given_nodes(node)
         return list(dict.fromkeys([given[place] for place in places]))
     func = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
-    signature = signature_of(func) if node.op.startswith("call_") else None
+    signature = signature_of(func)
     if signature is None or not signature.positions and not node.kwargs and not signature.schemas:
         return []
     found: list[fx.Node] = []
@@ -350,18 +359,24 @@ def operator_name(target: object) -> str:
     return getattr(target, "__name__", "") if is_torchs(target) else ""
 
 
-def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: object) -> list[FakeTensor]:
-    """Put on a higher-order operation whether it may run twice; out: the tensors that its inner graphs write to."""
-    inner = [each for module in modules for each in module.graph.nodes]
-    if not all(map(is_repeatable, inner)):
-        node.meta[UNREPEATABLE] = True
-    storages = set().union(*map(written_storages, inner))
-    return [tensor for tensor in tensors_in(given) if storage_of(tensor) in storages] if storages else []
-
-
 def is_repeatable(node: fx.Node) -> bool:
     """Whether a node may run twice: not custom operators, collectives, prints and functions of the user."""
-    return node.op != "call_function" or UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
+    return not why_once(node)
+
+
+def why_once(node: fx.Node) -> str:
+    """Why a node must not run twice; empty where it may."""
+    if node.op != "call_function":
+        return ""
+    found: str = node.meta.get(UNREPEATABLE, "")
+    if found or is_repeatable_target(node.target):
+        return found
+    return COLLECTIVES if is_collective(node.target) else CODE
+
+
+def is_collective(target: object) -> bool:
+    """An operator in which ranks communicate, or that waits for one."""
+    return isinstance(target, (OpOverload, OpOverloadPacket)) and qualified_name(target).partition("::")[0] in _OF_RANKS
 
 
 def is_repeatable_target(target: object) -> bool:

@@ -21,8 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 from stator.breaks import Break, Strategy
-from stator.graph.analysis import mutation
-from stator.graph.analysis.autograd_boundaries import BOUNDARY
+from stator.graph.analysis import may_fail, mutation
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
@@ -227,7 +226,7 @@ class Recorder(InputRecorder):
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):
-            self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
+            self.record(op, target, args, kwargs, result, written, mutation.why_seen_once(seen))
         return result
 
     def _refuse_result(self, target: object, result: object, fresh: bool) -> None:
@@ -381,8 +380,8 @@ class Recorder(InputRecorder):
         self.record("call_method", "requires_grad_", (fake,), {}, None)
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
-               written: Any = None, repeatable: bool = True) -> fx.Node:
-        """One node for a call whose result is known; its written tensors (None: of inner graphs); may it run twice."""
+               written: Any = None, once: str = "") -> fx.Node:
+        """One node for a call whose result is known; its written tensors (None: of inner graphs); why it runs once."""
         self.services.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
@@ -398,7 +397,7 @@ class Recorder(InputRecorder):
         if self.backend.meets_sparse and refused.no_compiler_may_have(args, kwargs, result):
             node.meta[BOUNDARY] = True
         if written is None and self.scope.inner_graphs:
-            written = mutation.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
+            written = may_fail.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.log.in_place = True
             memory = list(map(self.propagation.memory_behind, written))
@@ -408,8 +407,8 @@ class Recorder(InputRecorder):
             if self.backend.overlaps is not None:
                 self.backend.overlaps.check(target, args, kwargs, list(written))
             mutation.note_writes(node, {self.node_of(fake) for fake in written})
-        if not repeatable:
-            node.meta[mutation.UNREPEATABLE] = True
+        if once:
+            node.meta[mutation.UNREPEATABLE] = once
         self.log.repeatable = self.log.repeatable and mutation.is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result

@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.breaks import Break
-from stator.graph.analysis.mutation import Observation, declared_writes
+from stator.graph.analysis.may_fail import never_fails
+from stator.graph.analysis.mutation import CODE, COLLECTIVES, Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.nested_tensors import MAKERS, NestedInputs, is_jagged, outer_fake
 from stator.graph.services import Recorder
@@ -88,14 +89,16 @@ class Wrappers:
             result = self.attempt(func, target, *given)
         written = self.outside(seen.written()) if declared is None else declared
         with torch._C.DisableTorchFunction():
-            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols:
+            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols and not (
+                    recorder.scope.data_dependent and any(map(is_jagged, pytree.tree_leaves(given)))):
                 raise Break("SB003", f"{getattr(target, '__name__', target)} of a wrapper subclass")
             self.require_same((args, kwargs))
             result = self.noted(result)
         if written or result is None:
             recorder.log.changes += 1
         if written or result is None or recorder.holds_tensor(result):
-            self.nested.define_made(recorder.record(op, target, args, kwargs, result, written, not collectives))
+            once = "" if not collectives else COLLECTIVES if never_fails(target) else CODE
+            self.nested.define_made(recorder.record(op, target, args, kwargs, result, written, once))
         return result
 
     def attempt(self, func: Callable[..., object], target: object, args: tuple[object, ...], kwargs: dict[str, object]

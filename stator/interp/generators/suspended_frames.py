@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from stator import _hook
 from stator.breaks import Break
 from stator.code.instruction import Instruction
+from stator.code.intrinsics import CLOSE_RETURNS
 from stator.code.opcodes import SEND_KEEPS
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
@@ -231,7 +232,7 @@ class CloseCall(Continuation):
         raise Raised(RuntimeError(f"{self.kind} ignored GeneratorExit"))
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        vm.give(None, self.cont)
+        vm.give(value if CLOSE_RETURNS else None, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, (GeneratorExit, StopIteration)):

@@ -2,6 +2,7 @@
 
     1 / t.item(), 0.9 ** t.item()   ->  an unbacked number, and an assertion that Python would not raise
     (a + b) - (a + b)               ->  stator::float_sub, not 0: NaN if infinite
+    (1.0 + a) - b                   ->  stator::float_sub, not a - b + 1.0, which is rounded otherwise
 """
 
 from __future__ import annotations
@@ -97,8 +98,9 @@ def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: object)
     spelled = _SPELLED.get(function)
     terms = [_terms(argument) for argument in arguments] if spelled is not None or function is _NEGATIVE else []
     simplified = function(*terms) if terms else None
-    if spelled is not None and recorder.scope.data_dependent and _size(simplified) < sum(
-            _size(term) for term in terms if spelled is not FLOAT_MUL or term != -1):
+    if spelled is not None and recorder.scope.data_dependent and (
+            _is_regrouped(spelled, terms) or _size(simplified) < sum(
+                _size(term) for term in terms if spelled is not FLOAT_MUL or term != -1)):
         made = vm.torch_call(spelled, values, None)
         number = vm.torch_call(torch.Tensor.item, (made,), None)
         node = recorder.to_node_arg(number)
@@ -115,6 +117,14 @@ def _terms(argument: Any) -> sympy.Expr:
     if type(argument) is fx.Node:
         return argument.meta.setdefault("terms", sympy.Dummy(real=True))
     return sympy.Float(argument) if type(argument) is float else sympy.Integer(argument)
+
+
+def _is_regrouped(spelled: object, terms: list[sympy.Expr]) -> bool:
+    """Whether sympy keeps no order of the operations: in a sum of sums, a product of products, a multiple of a sum."""
+    if spelled is not FLOAT_MUL:
+        return any(term.is_Add for term in terms)
+    return any(term.is_Pow or term.is_Mul and sum(factor != -1 for factor in term.args) > 1 for term in terms) \
+        or any(term.is_Add for term in terms) and any(term.is_Number and abs(term) != 1 for term in terms)
 
 
 def _size(expression: sympy.Expr) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 import types
+import warnings
 from typing import Any
 
 import numpy
@@ -13,6 +15,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.intrinsics import CODE_OF_OTHER_KIND
+from stator.graph.state.quiet_logging import Heard
 from stator.guards.guard import Kind
 from stator.heap.adopt.decimal_state import FOUND_BY_C
 from stator.heap.adopt.instances import BOXED_LATER, box_attributes
@@ -34,6 +38,7 @@ from stator.interp.torch_function_protocol import note_slot, only_defaults, own_
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.source import Attr, DictOf
 
+_KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _C_MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _NEVER_WITHOUT_DICT = (types.FunctionType, BaseException)
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
@@ -144,6 +149,17 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
     return own
 
 
+def _assign_code(vm: VM, descr: types.GetSetDescriptorType, obj: object, value: object, cont: object) -> None:
+    """Assign the code of a function made inside; CPython warns where a generator takes the place of a function."""
+    if CODE_OF_OTHER_KIND and type(obj) is types.FunctionType and type(value) is types.CodeType \
+            and (obj.__code__.co_flags ^ value.co_flags) & _KINDS \
+            and len(value.co_freevars) == len(obj.__closure__ or ()):
+        vm.call_sync(warnings.warn, (CODE_OF_OTHER_KIND, DeprecationWarning))
+    with Heard():
+        vm.native(descr.__set__, (obj, value))
+    vm.give(None, cont)
+
+
 def set_descriptor(vm: VM, descr: Any, obj: object, name: str, value: object, cont: object) -> None:
     vm.heap.note_write(obj)
     cls, deletes = type(descr), value is MISSING
@@ -165,6 +181,8 @@ def set_descriptor(vm: VM, descr: Any, obj: object, name: str, value: object, co
             vm.native(descr.__set__, args)  # written back by the class of the stand-in
         elif not is_named_so(vm, obj, name, value) and not is_assigned_member(vm, descr, obj, name, value):
             refuse_the_users_own(vm, obj, f"assignment to {name!r}")
+            if name == "__code__":
+                return _assign_code(vm, descr, obj, value, cont)
             vm.native(descr.__set__, args)
     else:
         special = "__delete__" if deletes else "__set__"

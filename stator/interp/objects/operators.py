@@ -34,6 +34,7 @@ from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
 from stator.interp.objects.object_texts import note_addresses
 from stator.interp.objects.process_facts import with_originals
+from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
@@ -246,6 +247,8 @@ def compare(vm: VM, symbol: str, left: Any, right: Any, cont: object = None) -> 
         if value is MISSING:
             return compare(vm, symbol, specialise(left), specialise(right), cont)
         return vm.give(value, cont)
+    if left_type is types.CellType and right_type is types.CellType:  # their contents may be anything
+        return RULES[id(vars(types.CellType)[name])](vm, (left, right), {}, cont)
     candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
     if right_type is not left_type and left_type in ancestors(vm, right_type):
         candidates.reverse()

@@ -7,6 +7,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.code.instruction import Instruction
+from stator.code.intrinsics import CHECKS_CAUSES
 from stator.code.opcodes import EXIT_PLACES
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import NULL, Continuation, Frame, Raised, SavedExc
@@ -34,19 +35,33 @@ def RAISE_VARARGS(vm: VM, frame: Frame, instr: Instruction) -> None:
     if cause is not MISSING:
         if cause is not None:
             if is_a(cause, type) and issubclass(cause, BaseException):
-                cause = vm.call_sync(cause, ())
-            if not is_a(cause, BaseException):
+                cause = _made_cause(vm, cause)
+            elif not is_a(cause, BaseException):
                 raise Raised(TypeError("exception causes must derive from BaseException"))
         exc.__cause__ = cause
     raise Raised(vm.set_context(exc), spoken=True)
+
+
+def _made_cause(vm: VM, cls: type) -> BaseException | None:
+    made = vm.call_sync(cls, ())
+    if is_a(made, BaseException):
+        return made
+    if CHECKS_CAUSES:
+        raise _not_an_instance(cls, made)
+    if made is not None:  # CPython stores it, which Python code cannot do
+        raise Break("SB001", "a cause that is no exception")
+    return made
+
+
+def _not_an_instance(cls: type, made: object) -> Raised:
+    return Raised(TypeError(f"calling {cls!r} should have returned an instance of BaseException, not {type(made)}"))
 
 
 def make_exception(vm: VM, value: Any) -> BaseException:
     if is_a(value, type) and issubclass(value, BaseException):
         made = vm.call_sync(value, ())
         if not is_a(made, BaseException):
-            raise Raised(TypeError(f"calling {value!r} should have returned an instance of BaseException, "
-                                   f"not {type(made)}"))
+            raise _not_an_instance(value, made)
         return made
     if not is_a(value, BaseException):
         raise Raised(TypeError("exceptions must derive from BaseException"))

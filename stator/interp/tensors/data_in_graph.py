@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import boundary
+from stator.graph.analysis.mutation import CODE
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.interp.services import VM
@@ -54,7 +55,7 @@ def assign_in_graph(vm: VM, fake: FakeTensor, value: Any, is_kept: bool) -> None
     if tracker is not None:
         vm.heap.note_write(fake)
     before = recorder.layouts.before((fake,), {})
-    recorder.record("call_function", set_data, (fake, value), {}, None, [fake], repeatable=False)
+    recorder.record("call_function", set_data, (fake, value), {}, None, [fake], CODE)
     with torch._C.DisableTorchFunction():
         fake.data = value
     recorder.propagation.changed((fake,))

@@ -20,7 +20,8 @@ from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BOUNDARY, Remembered
-from stator.graph.analysis.mutation import is_repeatable, storage_of, written_storages
+from stator.graph.analysis.may_fail import why_once_among
+from stator.graph.analysis.mutation import storage_of, written_storages
 from stator.graph.record.recorder import Recorder
 from stator.graph.record.subgraph import Subgraph
 from stator.graph.state.torch_state import GRAD_MODE, without_grad
@@ -364,7 +365,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     if not all(type(part) is FakeTensor or is_constant(part) for part in parts):
         raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
     recorder = vm.recorder
-    storages, repeatable = withdraw(recorder, application)
+    storages, once = withdraw(recorder, application)
     vm.torch_state.change(GRAD_MODE, (application.grad,), {})
     def gradients(*grads: FakeTensor) -> list[torch.Tensor | None]:
         """Those of `backward`, run on fakes; the node runs it itself."""
@@ -384,7 +385,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
     given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
-    node = recorder.record("call_function", target, given, {}, result, written, repeatable)
+    node = recorder.record("call_function", target, given, {}, result, written, once)
     if any(type(part) is FakeTensor and part._is_view() for part in (result if type(result) is tuple else (result,))):
         node.meta[BOUNDARY] = True  # autograd refuses writes to such views, which compilers give another history
     return result
@@ -410,17 +411,16 @@ def bound_apply(cls: Any, bound: dict[int, Any]) -> Any:
     return apply
 
 
-def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bool]:
-    """Erase forward's own nodes; out: the storages that they write to, and whether all of them may run twice."""
+def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], str]:
+    """Erase forward's own nodes; out: the storages that they write to, and why they must not run twice."""
     storages: set[int] = set()
-    repeatable = True
+    once = why_once_among([node for node in recorder.graph.nodes if node not in application.marked])
     for node in reversed(list(recorder.graph.nodes)):
         if node in application.marked or node.op == "placeholder" or node.users or (
                 node.target is operator.getitem and node.args[0] in application.marked
                 and is_a(node.args[0].meta.get("example_value"), (tuple, list))):
             continue
         storages |= written_storages(node)
-        repeatable = repeatable and is_repeatable(node)
         recorder.graph.erase_node(node)
         result = node.meta.get("example_value")
         for part in result if is_a(result, (tuple, list)) else (result,):
@@ -428,7 +428,7 @@ def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bo
             if tied is node or type(tied) is tuple and tied[0] is node:
                 del recorder.nodes[id(part)]
     recorder.scope.calls = application.calls
-    return storages, repeatable
+    return storages, once
 
 
 # No functorch transform is active in a trace, so no wrapper can have died in it

@@ -20,6 +20,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.analysis.mutation import COLLECTIVES
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.interp.numbers.symbolic_numbers import specialise_deep
@@ -36,6 +37,8 @@ _FACTS = "is_shard is_replicate is_partial __eq__ __ne__ __hash__ dim reduce_op"
 
 class MethodOfDTensor:
     """The target of a node: a method with constants, called with one tensor."""
+
+    never_fails = True  # its arguments were right while tracing
 
     def __init__(self, function: Callable[..., Any], constants: dict[str, object]) -> None:
         self.function, self.constants = function, constants
@@ -93,7 +96,7 @@ def call_method(vm: VM, function: FunctionType, tensor: object, **constants: obj
         made = recorder.wrappers.noted(made)
     if type(made) is not FakeTensor:
         raise Break("SB017", f"{function.__qualname__}, which makes no tensor")
-    recorder.record("call_function", target, (tensor,), {}, made, (), repeatable=not seen)
+    recorder.record("call_function", target, (tensor,), {}, made, (), COLLECTIVES if seen else "")
     return made
 
 

@@ -18,6 +18,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
+from stator.graph.analysis.mutation import COLLECTIVES
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.tracker import NO_KEY, Box
 from stator.interp.rule_registry import rule
@@ -88,7 +89,7 @@ def changed_by(dtype: torch.dtype | None) -> Callable[[FakeTensor], bool]:
 
 
 def call_hook(vm: VM, hook: ShardingHook, tensors: list[FakeTensor], made: tuple[FakeTensor, ...] | None) -> None:
-    node = vm.recorder.record("call_function", hook, tuple(tensors), {}, made, (), repeatable=False)
+    node = vm.recorder.record("call_function", hook, tuple(tensors), {}, made, (), COLLECTIVES)
     if not vm.recorder.backend.in_order:
         node.meta[BOUNDARY] = True
     vm.recorder.log.changes += 1

@@ -243,3 +243,32 @@ def test_a_backward_that_raises_is_run_by_autograd(backend: str) -> None:
         torch.testing.assert_close(result, f(x))
         with pytest.raises(AttributeError, match="no_such_tensors"):
             result.sum().backward()
+
+
+class Raised(torch.autograd.Function):
+    """It writes to its argument, and does not say so (`mark_dirty`)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, offset: Any) -> Any:
+        x.add_(1)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+        return grad * 3, None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_write_in_a_node_with_a_bound_argument(backend: str) -> None:
+    """The graph of a compiler is cut behind the node, whose result is an input of the next piece."""
+    def f(x: Any) -> Any:
+        y = x * 2
+        z = Raised.apply(y, Raised)
+        return z + y
+
+    compiled = stator.compile(f, backend=backend, options={"strict": True})
+    for scale in (1.0, 2.0):
+        x, y = [(torch.arange(3.0) * scale).requires_grad_() for _ in range(2)]
+        result, expected = compiled(x), f(y)
+        result.sum().backward(), expected.sum().backward()
+        torch.testing.assert_close((result, x.grad), (expected, y.grad))

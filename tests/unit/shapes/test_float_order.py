@@ -32,6 +32,10 @@ PROGRAMS: dict[str, Callable[[float, int], Any]] = {
     "negated sums": lambda f, n: -(f + 1e16) + f,
     "negated sums with one": lambda f, n: (-(f + 1), -(f - 1.0), -(1 - f), f * -1, -1.0 * f - 1),
     "grouped sums": lambda f, n: ((f + 1e16) + n) - (f + 1e16),
+    "a longer sum": lambda f, n: ((1.0 + f / 6.0) - math.cos(0.5) * f, (f - n / 7) + f / 3),
+    "a longer product": lambda f, n: ((f / 3) * (n / 7) * f, (0.1 + f / 3) * (n / 7) * 1.0),
+    "a cube": lambda f, n: (f / 3) * (f / 3) * (f / 3),
+    "a multiple of a sum": lambda f, n: (0.3 * (f / 3 + n / 7), (f / 3 - n / 7) * -0.7),
     "a product over itself": lambda f, n: (f * 2.0) * 0.5 - f * 1.0,
 }
 CALLS = ((1.5, 3), (2.5, 4), (3.7, 5), (-0.0, 0), (0.0, -3), (math.inf, 7), (math.nan, 8), (-2.25, -4), (1e300, 9),
@@ -104,3 +108,19 @@ def test_sums_that_round_stay_in_the_graph(backend: str) -> None:
     compiled = stator.compile(lambda x, f: x * ((f + 1e16) - 1e16), backend=backend, fullgraph=True)
     for number in (1.5, 2.5, 3.5):
         assert torch.equal(compiled(torch.ones(2), number), torch.ones(2) * ((number + 1e16) - 1e16))
+
+
+@pytest.mark.parametrize("compute", [lambda a, b: (1.0 + a) - b, lambda a, b: (a - b) + (a + 0.5), lambda a, b: a * b * a,
+                                     lambda a, b: 0.3 * (a + b), lambda a, b: a * a * a])
+def test_a_chain_is_no_term_of_symbols(compute: Callable[..., Any]) -> None:
+    """AOTAutograd computes a term in the order of sympy, whose sums and products have none."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = stator.compile(lambda x: x * compute(x.sum().item(), x.max().item()), backend=backend, fullgraph=True)
+    x = torch.tensor([0.1, 0.7, 0.3])
+    assert torch.equal(compiled(x), x * compute(x.sum().item(), x.max().item()))
+    assert any("stator.float_" in str(node.target) for node in graphs[0].graph.nodes)
