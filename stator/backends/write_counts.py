@@ -68,8 +68,8 @@ def with_write_counts(compiled: Function, counts: WriteCounts) -> Function:
         out = compiled(*args)
         if unproven:  # the first call shows what is saved
             saved = saved_storages(out)
-            kept = [args[place] for place in unproven
-                    if saved is None or args[place].untyped_storage()._cdata in saved]
+            kept = [args[place] for place in unproven if saved is None or args[place].layout is not torch.strided
+                    or args[place].untyped_storage()._cdata in saved]
             added[:] = [(place, count) for place, count in added if not any(args[place] is each for each in kept)]
             after = [(tensor, version) for tensor, version in after if not any(tensor is each for each in kept)]
             unproven.clear()
@@ -96,7 +96,8 @@ def saved_storages(results: Any) -> set[int] | None:
         if saved is None:  # a view of a result
             saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
             ahead += [each for each, _ in node.next_functions]
-        found.update(each.untyped_storage()._cdata for each in flat(saved) if isinstance(each, torch.Tensor))
+        found.update(each.untyped_storage()._cdata for each in flat(saved)  # a sparse one is no memory of its own
+                     if isinstance(each, torch.Tensor) and each.layout is torch.strided)
     return found
 
 

@@ -133,15 +133,13 @@ class InputRecorder:
         return fake
 
     def _takes_layout(self, tensor: torch.Tensor) -> bool:
-        """Whether the graph may get a sparse tensor.
-
-        AOTAutograd loses gradients of sparse tensors, and ends the process at those of a compressed one.
-        """
+        """Whether the graph may get a sparse tensor; of one with a gradient, no compiler gets the operations."""
         if tensor.layout not in SPARSE_LAYOUTS or not self.backend.takes_sparse:
             return False
-        if self.backend.in_order or not tensor.requires_grad and not torch.is_grad_enabled():
-            return True
-        return tensor.layout is torch.sparse_coo and not tensor.requires_grad
+        if tensor.requires_grad and not self.backend.in_order:
+            self.backend.meets_sparse = True
+            return self.scope.enclosing is None
+        return True
 
     def add_object(self, value: object, source: Source) -> None:
         """A user object that operations take (a random stream); the graph gets it unchanged."""

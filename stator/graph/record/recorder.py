@@ -233,8 +233,10 @@ class Recorder(InputRecorder):
         """Break at a result that this graph, or its compiler, may not have."""
         if fresh and not self.scope.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
-        if not self.backend.in_order and isinstance(result, FakeTensor):
-            refused.refuse_sparse_history(result)
+        if not self.backend.in_order and isinstance(result, FakeTensor) and refused.is_sparse(result):
+            self.backend.meets_sparse = True
+            if self.scope.enclosing is not None and result.requires_grad:
+                raise Break("SB017", "a sparse tensor with a gradient in an inner graph, for a compiler")
 
     def _refuse_empty(self, fake: FakeTensor) -> None:
         """The strides of an empty tensor count for nothing, so the rules for fakes do not get them right."""
@@ -392,6 +394,8 @@ class Recorder(InputRecorder):
         node = new_node(self.graph, op, target, node_args, node_kwargs)
         self.scope.calls += 1
         node.meta.update(self.region.marks)
+        if self.backend.meets_sparse and refused.no_compiler_may_have(args, kwargs, result):
+            node.meta[BOUNDARY] = True
         if written is None and self.scope.inner_graphs:
             written = may_fail.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:

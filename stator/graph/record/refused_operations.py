@@ -109,11 +109,18 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
     return None if training and rate else tensor
 
 
-def refuse_sparse_history(result: FakeTensor) -> None:
-    """Break at a sparse tensor with a gradient: AOTAutograd loses it at coalesce(), to_dense(), softmax and others."""
+def is_sparse(fake: torch.Tensor) -> bool:
+    return fake.layout is not torch.strided and not fake.is_nested
+
+
+def no_compiler_may_have(args: object, kwargs: object, result: object) -> bool:
+    """Whether an operation makes a sparse tensor, or takes one that autograd follows.
+
+    AOTAutograd loses the history at coalesce(), to_dense(), softmax and others, and cannot keep a result for later.
+    """
     with torch._C.DisableTorchFunction():  # the tracer's own mode is on
-        if result.layout is not torch.strided and result.requires_grad:
-            raise Break("SB017", "a sparse tensor with a gradient, for a compiler")
+        return any(map(is_sparse, tensors_in(result))) or any(
+            is_sparse(fake) and fake.requires_grad for fake in tensors_in((args, kwargs)))
 
 
 def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
