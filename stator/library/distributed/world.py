@@ -38,7 +38,7 @@ def _members(owner: type, names: Iterable[str]) -> list[Native]:
 
 if dist.is_available():
     from torch.distributed.c10d_logger import _exception_logger, _time_logger
-    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
     C10D = torch._C._distributed_c10d
     _FACTS = [*_members(C10D.ProcessGroup, f"{_READERS} group_name group_desc bound_device_id".split()),
@@ -77,6 +77,8 @@ if dist.is_available():
 
     refuse(dist.new_group, dist.init_process_group, dist.destroy_process_group, dist.split_group, code="SB015",
            detail="a process group that is made or destroyed")
+    # Its coordinates would be numbers of tensors, and it may make groups.
+    refuse(init_device_mesh, DeviceMesh, code="SB015", detail="a device mesh that is made")
 
     @suspending_rule(C10D._resolve_process_group)
     def _group_of_name(vm: VM, cont: object, group_name: str, /) -> None:
