@@ -15,6 +15,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils import _pytree as pytree
 
 from stator.graph.analysis.mutation import given_nodes, operator_name, reached, writes, written_by
+from stator.graph.analysis.refused_types import may_refuse
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset("""
@@ -128,7 +129,9 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem in _NEVER_ON_FLOATS:
         return not all(isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
                        for part in pytree.tree_leaves(result))
-    return stem not in _NEVER and not stem.startswith("foreach_")
+    if stem not in _NEVER and not stem.startswith("foreach_"):
+        return True
+    return stem not in _VIEWS and may_refuse(node)
 
 
 def stem_of(target: object) -> str:
