@@ -19,6 +19,7 @@ WRITES: dict[str, Operation] = {
     "addcmul_": lambda a, b: a.addcmul_(b, b),
     "foreach": lambda a, b: torch._foreach_mul_([a], [b]),
     "logit_": lambda a, b: a.logit_(),
+    "div_ of a complex number": lambda a, b: (b + 0j).div_(b, rounding_mode="trunc"),
     "sub_ of bools": lambda a, b: (a > 0).sub_(a > 0),
 }
 ELEMENTWISE: dict[str, Operation] = {

@@ -127,8 +127,9 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem == "repeat_interleave":
         return _holds_tensor((node.args[1:], node.kwargs))
     if stem in _NEVER_ON_FLOATS:
-        return not all(isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
-                       for part in pytree.tree_leaves(result))
+        return may_refuse(node) or not all(
+            isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
+            for part in pytree.tree_leaves(result))
     if stem not in _NEVER and not stem.startswith("foreach_"):
         return True
     return stem not in _VIEWS and may_refuse(node)

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.graph.analysis.mutation import operator_name, tags_of
 from stator.shapes.symbolic_values import SYMBOLIC
 
-_NUMBERS = frozenset({int, float, bool, complex})
+_SIMPLE = frozenset({int, float, bool, complex, str, type(None)})
 _HINTS = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 # Elementwise operators without a tag: those of Python, and names for other operators.
 _UNTAGGED = frozenset("""
@@ -84,7 +84,7 @@ def _is_elementwise(func: object) -> bool:
 def _is_operand(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_is_operand, value))
-    return isinstance(value, FakeTensor) or type(value) in _NUMBERS or type(value) in SYMBOLIC
+    return isinstance(value, FakeTensor) or type(value) in _SIMPLE or type(value) in SYMBOLIC
 
 
 def _tried(func: Operator, args: Arguments, kwargs: dict[str, object]) -> Exception | None:
