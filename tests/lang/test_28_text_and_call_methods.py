@@ -203,3 +203,17 @@ class Position:
 @case(*[call(ramp(4, 4), Position(n)) for n in (1, 2, 3, 1)])
 def index_that_varies(x, n):
     return x[n:], x[1:n], x[n, None], x.narrow(0, 0, n), torch.zeros(n), x.reshape(n.number * 0 + 2, -1)
+
+
+class Counting:
+    def __init__(self):
+        self.asked = []
+
+    def __index__(self):
+        self.asked.append(len(self.asked))
+        return 1 + len(self.asked) % 2
+
+
+@case(call(ramp(4, 4), Counting()))
+def index_that_counts(x, n):
+    return x[n:], x.narrow(0, 0, n), x.view(n, -1), x[n], x.repeat(n, 1), [1, 2, 3][n], n.asked

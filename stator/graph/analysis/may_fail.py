@@ -30,6 +30,7 @@ from stator.graph.analysis.mutation import (
     written_by,
     written_storages,
 )
+from stator.graph.analysis.refused_types import may_refuse
 from stator.shapes.symbolic_values import has_unbacked
 
 _NEVER = frozenset("""
@@ -141,9 +142,14 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem == "repeat_interleave":
         return _holds_tensor((node.args[1:], node.kwargs))
     if stem in _NEVER_ON_FLOATS:
-        return not all(isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
-                       for part in pytree.tree_leaves(result))
-    return stem not in _NEVER and not stem.startswith("foreach_") and not getattr(node.target, "never_fails", False)
+        return may_refuse(node) or not all(
+            isinstance(part, torch.Tensor) and (part.is_floating_point() or part.is_complex())
+            for part in pytree.tree_leaves(result))
+    if getattr(node.target, "never_fails", False):
+        return False
+    if stem not in _NEVER and not stem.startswith("foreach_"):
+        return True
+    return stem not in _VIEWS and may_refuse(node)
 
 
 def never_fails(target: object) -> bool:

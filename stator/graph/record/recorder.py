@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 from stator.breaks import Break, Strategy
-from stator.graph.analysis import may_fail, mutation
+from stator.graph.analysis import may_fail, mutation, refused_types
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
@@ -282,6 +282,7 @@ class Recorder(InputRecorder):
     def attempt(self, func: Any, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
+                refused_types.refuse_dtypes(func, args, kwargs)
                 foreseen = results_of_layer(func, args, kwargs) or refused.results_of_dropout(func, args, kwargs)
                 result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):

@@ -46,9 +46,14 @@ RANDOM_STREAM = "torch's random number generator"
 
 
 class _Index:
-    """Stands for an object with an `__index__` where torch is asked whether it would take one."""
+    """Stands for an object with an `__index__` where torch is asked whether, and how often, it would ask for it."""
+
+    def __init__(self, value: object, asked: list[object]) -> None:
+        self.value = value
+        self.asked = asked
 
     def __index__(self) -> int:
+        self.asked.append(self.value)
         return 1
 
 
@@ -80,17 +85,20 @@ def plain_arguments(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any,
     if fn in _ASSIGNMENTS and type(args[-1]) not in _PLAIN:  # what is assigned is read after the place
         found, _ = plain_arguments(vm, operator.getitem, args[:2], None)
         return (*found, *args[2:]), kwargs
-    asked: list[Any] = []
+    stood_for: list[object] = []
+    asked: list[object] = []
 
-    def posed(value: object) -> Any:
-        asked.append(value)
-        return _Index()
+    def posed(value: object) -> _Index:
+        stood_for.append(value)
+        return _Index(value, asked)
 
     every = (*args, *(kwargs or {}).values())
     poses = [plain_argument(vm, value, posed) for value in every]
-    if asked and not takes_indices(fn, poses[:len(args)], dict(zip(kwargs or (), poses[len(args):], strict=True))):
+    if stood_for and not takes_indices(fn, poses[:len(args)], dict(zip(kwargs or (), poses[len(args):], strict=True))):
         return tuple(args), kwargs
-    read = [plain_argument(vm, value, lambda each: _number_of(vm, each)) for value in every]
+    numbers = {id(value): _number_of(vm, value) for value in asked}  # torch takes the last answer
+    read = [plain_argument(vm, value, lambda each: numbers[id(each)] if id(each) in numbers else _number_of(vm, each))
+            for value in every]
     return tuple(read[:len(args)]), kwargs and dict(zip(kwargs, read[len(args):], strict=True))
 
 

@@ -86,3 +86,21 @@ def test_repeats_raise_where_their_number_is_data() -> None:
         data = graph.call_method("repeat_interleave", (x, times))
         data.meta["example_value"] = torch.empty(8)
     assert may_fail(graph)
+
+
+def test_kernels_refuse_dtypes_that_rules_for_fakes_take() -> None:
+    def node(target, *dtypes: torch.dtype) -> bool:
+        graph = fx.Graph()
+        given = [graph.placeholder(f"x{number}") for number in range(len(dtypes))]
+        with FakeTensorMode():
+            for each, dtype in zip(given, dtypes, strict=True):
+                each.meta["example_value"] = torch.ones(2, 2, dtype=dtype)
+            made = graph.call_function(target, tuple(given))
+            made.meta["example_value"] = torch.ones(2, 2)
+        graph.output(made)
+        return may_fail(graph)
+
+    assert node(torch.relu, torch.bool) and not node(torch.relu, torch.float32) and not node(torch.relu, torch.int64)
+    assert node(torch.mm, torch.float32, torch.float64) and not node(torch.mm, torch.float64, torch.float64)
+    assert node(torch.std, torch.int64) and not node(torch.sum, torch.int64)
+    assert node(operator.and_, torch.float32, torch.float32) and not node(operator.and_, torch.bool, torch.int64)
