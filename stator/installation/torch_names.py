@@ -29,6 +29,7 @@ _MODULE = "torch._dynamo"
 _OF_THE_TRACER = ("allow_c_slot", "bytecode_debugger", "disable_nested_graph_breaks", "override_cudagraphs",
                   "override_optimization_hint", "patch_dynamo_config", "replay", "reset_recompile_user_contexts",
                   "set_recursion_limit", "step_unsupported")
+FOR_DEBUGGING = frozenset({"eager", "eager_noexcept", "aot_eager", "aot_eager_decomp_partition"})
 _originals: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place
 _by_torch = threading.local()  # `active`: this thread has torch compile
 
@@ -166,11 +167,12 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_
     if getattr(_by_torch, "active", False):
         return _originals["optimize"](  # type: ignore[no-any-return]
             backend, nopython=nopython, disable=disable, dynamic=dynamic, guard_filter_fn=guard_filter_fn, **others)
-    ignored = {"guard_export_fn": guard_export_fn, "guard_fail_fn": guard_fail_fn, **others}
+    ignored = {"guard_export_fn": guard_export_fn, **others}
     for name, value in ignored.items():
         if value is not None:
             warnings.warn(f"stator: torch._dynamo.optimize({name}=...) has no effect on Stator", stacklevel=2)
-    options = {} if guard_filter_fn is None else {"guard_filter_fn": guard_filter_fn}
+    given = {"guard_filter_fn": guard_filter_fn, "guard_fail_fn": guard_fail_fn}
+    options = {name: value for name, value in given.items() if value is not None}
     decorate: Callable[[Any], Any] = api.compile(
         fullgraph=nopython, dynamic=dynamic, backend=backend, options=options, disable=disable,
         recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles)
@@ -191,6 +193,8 @@ def run(fn: Callable[..., Any] | None = None) -> Any:
 
     @functools.wraps(fn)
     def run_only(*args: object, **kwargs: object) -> Any:
+        if marks.is_compiling():  # part of the function that is being captured
+            return fn(*args, **kwargs)
         with stance_of("eager_on_recompile"):
             return fn(*args, **kwargs)
 
@@ -204,7 +208,9 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
-    return api.list_backends(exclude_tags=exclude_tags)
+    """Stator's names, without those that torch tags "debug" where these are excluded."""
+    found = api.list_backends(exclude_tags=exclude_tags)
+    return [name for name in found if not ("debug" in (exclude_tags or ()) and name in FOR_DEBUGGING)]
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
