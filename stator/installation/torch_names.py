@@ -22,6 +22,7 @@ from typing import Any
 from stator import api
 from stator.installation import torch_records
 from stator.settings import marks
+from stator.settings.options import require_bool
 from stator.settings.stance import set_stance as stance_of
 
 _MODULE = "torch._dynamo"
@@ -138,7 +139,11 @@ def compiled_by_torch() -> Iterator[None]:
 
 
 def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: object = None) -> Any:
-    """torch.compiler.set_stance; skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here."""
+    """torch.compiler.set_stance; skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here.
+
+    Stator's first call under "aot_eager_then_compile" compiles nothing: it runs its original, which costs less.
+    """
+    stance = "eager_then_compile" if stance == "aot_eager_then_compile" else stance
     return stance_of(stance, force_backend=force_backend)
 
 
@@ -178,7 +183,7 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_
         recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles)
     if error_on_graph_break is None:
         return Optimizer(decorate)
-    return Optimizer(lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn)))
+    return Optimizer(lambda fn: region_of_errors(error_on_graph_break)(decorate(fn)))
 
 
 def optimize_assert(backend: object, **others: Any) -> Callable[[Any], Any]:
@@ -207,6 +212,12 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     return explained(*args, **kwargs) if args or kwargs else explained
 
 
+def region_of_errors(error_on_graph_break: bool) -> marks.ErrorOnGraphBreak:
+    """torch.compiler's error_on_graph_break: False allows what `fullgraph` allows, and no more."""
+    require_bool("error_on_graph_break", error_on_graph_break)
+    return marks.ErrorOnGraphBreak(error_on_graph_break or None)
+
+
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
     """Stator's names, without those that torch tags "debug" where these are excluded."""
     found = api.list_backends(exclude_tags=exclude_tags)
@@ -215,5 +226,5 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "optimize": optimize, "optimize_assert": optimize_assert, "run": run, "explain": explain, "set_stance": set_stance,
-    "list_backends": list_backends, "error_on_graph_break": api.error_on_graph_break, "skip_frame": marks.skip_frame,
+    "list_backends": list_backends, "error_on_graph_break": region_of_errors, "skip_frame": marks.skip_frame,
 }

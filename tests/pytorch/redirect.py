@@ -40,7 +40,7 @@ def redirect() -> None:
     dynamo.test_case.reset = reset
     for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
                  "mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_static_address", "substitute_in_graph",
-                 "error_on_graph_break", "register_backend"):
+                 "register_backend"):
         if hasattr(stator, name):
             REPLACED.append(getattr(dynamo, name, None))
             setattr(dynamo, name, getattr(stator, name))

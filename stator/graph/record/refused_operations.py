@@ -110,7 +110,8 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def is_sparse(fake: torch.Tensor) -> bool:
-    return fake.layout is not torch.strided and not fake.is_nested
+    with torch._C.DisableTorchFunction():  # the tracer's own mode may be on
+        return fake.layout is not torch.strided and not fake.is_nested
 
 
 def no_compiler_may_have(args: object, kwargs: object, result: object) -> bool:

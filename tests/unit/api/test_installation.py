@@ -343,3 +343,34 @@ def test_backends_for_debugging_are_listed_as_torch_lists_them() -> None:
     for list_backends in (torch.compiler.list_backends, torch._dynamo.list_backends):
         assert "eager" not in list_backends() and "inductor" in list_backends()
         assert {"eager", "aot_eager", "inductor"} <= set(list_backends(exclude_tags=()))  # type: ignore[arg-type]
+
+
+def test_a_region_without_errors_does_not_lift_fullgraph() -> None:
+    import torch._dynamo
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        with torch._dynamo.error_on_graph_break(False):
+            torch._dynamo.graph_break()
+        return x + 2
+
+    with pytest.raises(stator.Unsupported):
+        torch.compile(broken, backend="eager", fullgraph=True)(torch.ones(2))
+    assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [3, 3]
+    with torch._dynamo.error_on_graph_break(True), pytest.raises(stator.Unsupported):
+        torch.compile(lambda x: stator.graph_break() or x, backend="eager")(torch.ones(2))
+    with torch._dynamo.error_on_graph_break(True):
+        assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [3, 3]
+    for wrong in ((), ("foo",)):
+        with pytest.raises(TypeError):
+            torch._dynamo.error_on_graph_break(*wrong)
+
+
+def test_the_stance_that_compiles_the_first_call_for_the_moment() -> None:
+    compiled = torch.compile(lambda x, n: x * n, backend="eager")
+    counts = []
+    with torch.compiler.set_stance("aot_eager_then_compile"):
+        for n in (2, 3, 3):
+            value, count = captures(compiled, torch.ones(n), n)
+            assert value.tolist() == [n] * n
+            counts.append(count)
+    assert counts == [0, 1, 0]
