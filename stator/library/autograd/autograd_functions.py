@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import operator
 import types
 from collections.abc import Sequence
@@ -44,6 +45,9 @@ from stator.library.autograd.autograd_hooks import has_changes
 from stator.library.autograd.backward_code import function_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
+
+_TAKES_KEYWORDS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # before, apply() dropped them
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class GraphFunction(torch.autograd.Function):
@@ -290,7 +294,7 @@ def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: objec
 @suspending_rule(getattr(_METHOD := torch.autograd.Function.__dict__["apply"], "__func__", _METHOD))  # C since 2.15
 def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
     if kwargs:
-        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+        inputs += by_position(vm, cls, len(inputs), kwargs)
     vm.recorder.refuse_tangents(f"{cls.__name__}.apply")
     if torch._C._are_functorch_transforms_active():
         raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
@@ -308,6 +312,22 @@ def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
     set_grad(vm, False)
     given = inputs if application.separate else (application.ctx, *inputs)
     call_member(vm, cls, "forward", given, AfterForward(application, cont))
+
+
+def by_position(vm: VM, cls: type, count: int, kwargs: dict[str, object]) -> tuple[object, ...]:
+    """Keyword arguments behind `count` inputs, in the order of `forward`'s parameters; torch refuses gaps."""
+    if not _TAKES_KEYWORDS:
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+    forward = find(vm, cls, "forward")
+    function = getattr(forward, "__func__", forward)
+    if type(function) is not types.FunctionType or function.__code__.co_flags & _VARIADIC \
+            or function.__code__.co_kwonlyargcount:
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments for a forward that takes any")
+    first = count + (find(vm, cls, "setup_context") is _SingleLevelFunction.__dict__["setup_context"])
+    names = function.__code__.co_varnames[first:function.__code__.co_argcount][:len(kwargs)]
+    if set(names) != kwargs.keys():
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments that its forward does not take so")
+    return tuple(kwargs[name] for name in names)
 
 
 @rule(torch._C._FunctionBase.__new__)
