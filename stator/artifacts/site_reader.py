@@ -80,8 +80,7 @@ class LoadedResidual:
     resume: object
     graph_inputs: Sequence[object] = ()
     of_process: str = ""
-    orders: Sequence[SetOrder] = ()
-    located: Sequence[types.CodeType] = ()
+    elsewhere: Sequence[SetOrder | types.CodeType] = ()
     ran: Sequence[tuple[object, bool]] = ()  # functions without guards, and whether their kernels count
 
 
@@ -216,8 +215,8 @@ class StoredSite:
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
-                                      [line[4:] for line in text.splitlines()[1:]], resume, orders=orders,
-                                      located=located, ran=ran)
+                                      [line[4:] for line in text.splitlines()[1:]], resume,
+                                      elsewhere=[*orders, *located], ran=ran)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])

@@ -109,8 +109,11 @@ class IdentityState(Mechanism):
     ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
     additions: dict[int, tuple[Reference, dict[int, None]]] = field(default_factory=dict)  # ids, by set
     of_process: str = ""  # the address or hash that the program has read: another process has another one
-    orders: dict[SetOrder, None] = field(default_factory=dict)  # of sets of strings, which PYTHONHASHSEED decides
-    located: dict[int, types.CodeType] = field(default_factory=dict)  # by id: code whose lines or path it has read
+    # Orders of sets, which PYTHONHASHSEED decides, by themselves; code whose lines or path it has read, by id.
+    elsewhere: dict[object, SetOrder | types.CodeType] = field(default_factory=dict)
+
+    def process_facts(self) -> tuple[str, list[SetOrder | types.CodeType]]:
+        return self.of_process, [*self.elsewhere.values()]
 
 
 @dataclass(slots=True, eq=False)

@@ -72,8 +72,7 @@ class Residual:
     lines: list[str] = field(default_factory=list)
     resume: object = None  # Advance: how the call goes on behind a break
     of_process: str = ""  # a value that no other process has, where the program has read one
-    orders: Sequence[SetOrder] = ()  # of sets, which hashes of strings have decided
-    located: Sequence[types.CodeType] = ()  # code whose lines or path the program has read
+    elsewhere: Sequence[SetOrder | types.CodeType] = ()  # orders of sets of strings; code whose lines or path were read
 
     def filename(self) -> str:
         return f"<stator residual {next(_NUMBERS)}>"  # an address could be that of one which is not let go yet
@@ -168,8 +167,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
-                    inputs, len(sources), effects, writer.lines, resume, vm.identity.of_process, [*vm.identity.orders],
-                    [*vm.identity.located.values()])
+                    inputs, len(sources), effects, writer.lines, resume, *vm.identity.process_facts())
 
 
 def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:

@@ -69,7 +69,8 @@ def note_order(vm: VM, value: Any, is_read: bool = True) -> None:
     """Note that the order of a set which the trace has made counts: another process may have another one."""
     kinds = {hash_kind(item) for item in raw_members(value)} if len(value) > 1 else ()
     if "seed" in kinds:
-        vm.identity.orders[order_of(value, is_read, additions_of(vm, value))] = None
+        order = order_of(value, is_read, additions_of(vm, value))
+        vm.identity.elsewhere[order] = order
     if "address" in kinds:
         why = f"the order of a set in line {vm.running.line}" if is_read else "the order of a set that the call makes"
         vm.identity.of_process = vm.identity.of_process or why
@@ -93,7 +94,7 @@ def note_number(vm: VM, function: str) -> None:
 
 def note_location(vm: VM, code: types.CodeType) -> None:
     """Note that a line or the path of a code object was read: where its function has moved, it has others."""
-    vm.identity.located[id(code)] = code
+    vm.identity.elsewhere[id(code)] = code
 
 
 def note_read(vm: VM, row: Row, args: Sequence[Any]) -> None:
