@@ -14,6 +14,7 @@ import functools
 import gc
 import re
 import types
+import typing
 import weakref
 from dataclasses import dataclass, replace
 from typing import Any
@@ -236,6 +237,10 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: obj
     function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
     if type(function) is not types.FunctionType or settings is None:
         raise Break("SB013", "a cache around something else than a Python function")
+    if function.__globals__ is typing.__dict__:  # reached through C code, as in `*Ts`; otherwise a rule of class_makers
+        for value in (*args, *kwargs.values()):
+            vm.heap.expose_deep(value)
+        return vm.give(vm.native_unhooked(wrapper, args, kwargs), cont)
     originals = [_hashable(vm, value) for value in (*args, *kwargs.values())]
     vm.guard_identity(wrapper)
     named = dict(zip(kwargs, originals[len(args):], strict=True))
