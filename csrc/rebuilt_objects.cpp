@@ -62,7 +62,17 @@ PyObject* removed_member() {
   return known;
 }
 
-// Puts the members into the slots they had; false where one hashes otherwise than it did.  -1: an exception.
+int set_size(PySetObject* set, Py_ssize_t mask) {
+  if (mask == set->mask) return 0;
+  auto* table = static_cast<setentry*>(PyMem_Calloc(static_cast<size_t>(mask) + 1, sizeof(setentry)));
+  if (!table) return PyErr_NoMemory(), -1;
+  set->table = table;
+  set->mask = mask;
+  return 0;
+}
+
+// Puts the members into the slots they had; false where one hashes otherwise than it did: the table has the size that
+// it had, for the caller to fill.  -1: an exception.
 int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject* slots, PyObject* members) {
   Py_ssize_t next = 0, used = PyList_GET_SIZE(members), count = PyTuple_GET_SIZE(slots);
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -71,16 +81,11 @@ int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject
     if (next == used) return 0;
     Py_hash_t has = PyObject_Hash(PyList_GET_ITEM(members, next++));
     if (has == -1) return -1;
-    if (has != had) return 0;
+    if (has != had) return set->fill || set->mask != PySet_MINSIZE - 1 ? 0 : set_size(set, mask);
   }
   PyObject* removed = removed_member();
   if (next != used || set->fill || set->mask != PySet_MINSIZE - 1 || !removed) return PyErr_Occurred() ? -1 : 0;
-  if (mask != set->mask) {
-    auto* table = static_cast<setentry*>(PyMem_Calloc(static_cast<size_t>(mask) + 1, sizeof(setentry)));
-    if (!table) return PyErr_NoMemory(), -1;
-    set->table = table;
-    set->mask = mask;
-  }
+  if (set_size(set, mask) < 0) return -1;
   next = 0;
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject* slot = PyTuple_GET_ITEM(slots, i);

@@ -17,7 +17,7 @@ from stator.artifacts.raw_steps import Data, Thing
 from stator.artifacts.refusal import Reason, Refused
 from stator.artifacts.signing import read_signed, unsigned
 from stator.artifacts.site_reader import EarlySite, StoredCall
-from stator.artifacts.value_writer import ValueWriter
+from stator.artifacts.value_writer import NotPortable, ValueWriter
 from stator.host.garbage_collection import collector_paused
 
 ENTRIES = "entries.json"
@@ -35,6 +35,8 @@ def attach(site: EarlySite, container: Container) -> str | None:
             with collector_paused():
                 data = json.loads(container.blobs[ENTRIES])
                 StoredCall(site, data["rows"], data["call"], container.blobs)
+    except NotPortable as left_out:  # a setting
+        return str(left_out)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:  # signed, and of another form
         return f"its entries cannot be read: {type(error).__name__}: {error}"
     return why

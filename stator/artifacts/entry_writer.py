@@ -15,6 +15,7 @@ from stator.artifacts.environment import process_facts, settings_facts
 from stator.artifacts.signing import write_signed
 from stator.artifacts.site_reader import Site
 from stator.artifacts.site_writer import LeftOut, SiteWriter
+from stator.artifacts.value_writer import NotPortable
 from stator.guards.guard import is_constant
 
 __all__ = ["describe", "report_left_out", "save", "why_not_cached"]
@@ -39,7 +40,11 @@ def save(site: Site, path: str) -> int:
 
     An entry that has no portable form is left out, with an event that names the first fact in the way.
     """
-    container, left_out = describe(site)
+    try:
+        container, left_out = describe(site)
+    except NotPortable as why:  # a setting
+        report_left_out([LeftOut(site.name, str(why), why.where)])
+        return 0
     report_left_out(left_out)
     write_signed(Path(path).absolute(), container)
     return int(container.manifest["entries"])  # type: ignore[arg-type]
@@ -56,5 +61,8 @@ def why_not_cached(site: Site) -> str | None:
         return why
     if site.compiled in unused:
         return unused[site.compiled]
-    left_out = describe(site)[1]
+    try:
+        left_out = describe(site)[1]
+    except NotPortable as why:
+        return f"{site.name}: {why}"
     return left_out[0].text() if left_out else None

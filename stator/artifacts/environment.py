@@ -7,12 +7,14 @@ process wrote is used only where all of them are equal.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import importlib
 import os
 import platform
 import secrets
 import sys
+import types
 from dataclasses import fields
 from functools import cache
 
@@ -20,15 +22,26 @@ import numpy
 import torch
 
 from stator.artifacts.container import Json
-from stator.artifacts.value_writer import ValueWriter
+from stator.artifacts.graph_functions import content_of
+from stator.artifacts.raw_steps import Thing
+from stator.artifacts.value_writer import NotPortable, ValueWriter, class_name
+from stator.backends.registry import find_backend
 from stator.host.own_code import OWN_FOLDER
-from stator.settings.options import Settings
+from stator.host.value_kinds import is_a
+from stator.settings.options import BackendFunction, Settings
 from stator.settings.process_config import SETTINGS, config
 
 FORMAT = 1
 _UNSEEN = frozenset({"name", "recompile_limit", "isolate_recompiles", "strict", "audit", "start"})
 _CONFIGS = {"aot_eager": ("torch._functorch.config",),
             "inductor": ("torch._functorch.config", "torch._inductor.config")}
+_OBJECTS = ("options", "shapes", "shapes_spec", "backend", "regions", "guard_filter_fn")  # that may hold objects
+# Settings of Inductor that change no code: where it keeps files, in how many processes it compiles, what it shows.
+_IDLE = ("trace.", "cuda.cutlass_dir", "cutlass.cutlass_dir", "xpu.cutlass_dir", "worker_start_method",
+         "compile_threads", "fx_graph_cache", "fx_graph_remote_cache", "autotune_local_cache", "autotune_remote_cache",
+         "force_disable_caches")
+_LOWERINGS = (("lowering", "lowerings"), ("lowering", "user_lowerings"), ("decomposition", "decompositions"))
+_PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
 _READ_LATE = ("show_progress", "capture_progress_seconds", "recompile_limit", "accumulated_recompile_limit",
               "fail_on_recompile_limit_hit", "error_on_recompile")
 
@@ -44,11 +57,8 @@ def stator_digest() -> str:
             if name.endswith((".py", ".so")) and "__pycache__" not in place:
                 path = os.path.join(place, name)
                 digest.update(os.path.relpath(path, folder).encode())
-                if name.endswith(".py"):
-                    with open(path, "rb") as file:
-                        digest.update(file.read())
-                else:
-                    digest.update(str(os.path.getsize(path)).encode())
+                with open(path, "rb") as file:
+                    digest.update(file.read())
     return digest.hexdigest()[:32]
 
 
@@ -84,6 +94,20 @@ def replaced_operators() -> list[str]:
     return found
 
 
+def own_lowerings() -> list[str]:
+    """Operators for which the program has told Inductor how to compile them; it must have loaded Inductor for that."""
+    tables = [getattr(sys.modules.get(f"torch._inductor.{module}"), name, {}) for module, name in _LOWERINGS]
+    return sorted({str(key) for table in tables for key, function in table.items() if is_of_program(function)})
+
+
+def is_of_program(function: Thing) -> bool:
+    """Whether a function is that of the program, below wrappers of torch."""
+    while type(function) is functools.partial:
+        function = function.func
+    module = str(getattr(function, "__module__", None)).partition(".")[0]
+    return module not in ("torch", "None") and module not in sys.stdlib_module_names
+
+
 @cache
 def _process_token() -> str:
     return secrets.token_hex(8)
@@ -102,8 +126,15 @@ def driver_version() -> int | None:
 def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:
     """Settings of compile() and of the process that captures and backends read."""
     found = {each.name: values.value(getattr(settings, each.name)) for each in fields(settings)
-             if each.name not in _UNSEEN and each.name not in ("options", "shapes", "shapes_spec")}
+             if each.name not in _UNSEEN and each.name not in _OBJECTS}
+    found["backend"] = backend_name(settings.backend)
+    for name, value in settings.options.items():
+        if not is_plain(value):
+            raise NotPortable(f"the option {name}, which is no plain value")
     found["options"] = values.value(dict(settings.options))
+    found["regions"] = settings.regions if type(settings.regions) is str else [*map(region_name, settings.regions)]
+    if settings.guard_filter_fn is not None:
+        found["guard_filter_fn"] = content_of(settings.guard_filter_fn, False)
     found["shapes"] = values.value({name: repr(dim) for name, dim in settings.shapes.items()})
     if settings.shapes_spec is not None:
         found["shapes_spec"] = values.value(repr(settings.shapes_spec))
@@ -113,6 +144,8 @@ def settings_facts(settings: Settings, values: ValueWriter) -> dict[str, Json]:
         found[name] = config_digest(name)
     if settings.backend == "inductor":
         found["instructions of the processor"] = processor_digest()
+        if own := own_lowerings():
+            found["lowerings of the program"] = [*own, _process_token()]  # no name leads to their code
     return found
 
 
@@ -127,9 +160,41 @@ def processor_digest() -> str:
     return hashlib.sha256(" ".join(sorted(found.split())).encode()).hexdigest()[:16]
 
 
+def backend_name(backend: str | BackendFunction) -> str:
+    """The name of a backend of Stator or torch, which belong to their versions; others may read anything."""
+    found = find_backend(backend)
+    if found.takes_settings:
+        return found.name
+    function = found.function
+    if type(function) is types.FunctionType and not function.__closure__ \
+            and str(function.__globals__.get("__name__")).split(".")[0] == "torch":
+        return f"{function.__module__}.{function.__qualname__}"
+    raise NotPortable(f"the backend {found.name}, a function of the program, which may read anything")
+
+
+def region_name(region: Thing) -> str:
+    if is_a(region, type):
+        return class_name(region)
+    raise NotPortable("the option regions, which holds a module; classes of modules have names")
+
+
+def is_plain(value: Thing) -> bool:
+    """Whether a value has no more than its content."""
+    if type(value) in (list, tuple):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+    return type(value) in _PLAIN
+
+
 def config_digest(name: str) -> str:
-    portable = importlib.import_module(name).save_config_portable(ignore_private_configs=False)
-    return hashlib.sha256(repr(sorted([(key, repr(value)) for key, value in portable.items()])).encode()).hexdigest()
+    """Content of a module of settings; a pass of the program over graphs is a function that may read anything."""
+    module = importlib.import_module(name)
+    held = {key: value for key, value in module.get_config_copy().items() if not key.startswith(_IDLE)}
+    for key, value in held.items():
+        if not is_plain(value):
+            raise NotPortable(f"{name}.{key}, which is no plain value")
+    return hashlib.sha256(repr(sorted([(key, repr(value)) for key, value in held.items()])).encode()).hexdigest()
 
 
 def first_difference(here: dict[str, Json], there: dict[str, Json]) -> str | None:

@@ -24,6 +24,7 @@ from stator.guards.global_state import settle_attention
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.lower import Program, lower
+from stator.heap.set_orders import SetOrder
 from stator.host.suspended_patches import restored
 from stator.settings.options import Settings
 from stator.source import CallOf, Source
@@ -79,7 +80,7 @@ class LoadedResidual:
     resume: object
     graph_inputs: Sequence[object] = ()
     of_process: str = ""
-    of_seed: bool = False
+    elsewhere: Sequence[SetOrder | types.CodeType] = ()
     ran: Sequence[tuple[object, bool]] = ()  # functions without guards, and whether their kernels count
 
 
@@ -198,11 +199,9 @@ class StoredSite:
                 raise
         if any(type(each.source) is CallOf and each.source.fn.obj is _core.attention_kernels for each in guards):
             settle_attention()
-        for number, filename, line in data["located"]:
-            code = self._read(self.values.found(number), bound)
-            if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):
-                raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
-        if data.get("seed") not in (None, seed_of_hashes()):
+        located = [self._located(row, bound) for row in data["located"]]
+        orders = [SetOrder(*map(self.values.value, each)) for each in data.get("orders", ())]
+        if data.get("seed") not in (None, seed_of_hashes()) and not all([each.holds() for each in orders]):
             raise Stale("the order of a set of strings counts, and PYTHONHASHSEED was another one")
         ran = [self._ran(*each) for each in data.get("ran", ())]
         residual = None
@@ -216,11 +215,21 @@ class StoredSite:
             known = self.values.advances
             resume = next((known[id(each)] for each in names.values() if id(each) in known), None)
             residual = LoadedResidual(text, names, wanted, StoredGraph() if has_graph else None, packed, effects,
-                                      [line[4:] for line in text.splitlines()[1:]], resume, of_seed="seed" in data,
-                                      ran=ran)
+                                      [line[4:] for line in text.splitlines()[1:]], resume,
+                                      elsewhere=[*orders, *located], ran=ran)
         lowered = lower(guards, wanted)
         program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
         return LoadedEntry(program, function, lowered, guards, residual, data["why_eager"])
+
+    def _located(self, row: Data, bound: tuple[Thing, ...]) -> types.CodeType:
+        """Code at the place where it was; by its own name, or by the source of a guard."""
+        number, filename, line = row
+        code: Thing = self.values.found(number)
+        if type(code) is not types.CodeType:
+            code = self._read(code, bound)
+        if type(code) is not types.CodeType or (code.co_filename, code.co_firstlineno) != (filename, line):
+            raise Stale(f"the lines of {getattr(code, 'co_qualname', '?')} have moved, and the entry shows them")
+        return code
 
     def _ran(self, target: Data, with_kernels: bool, digest: str) -> tuple[object, bool]:
         """A function that torch ran while the graph was made; it has the content that it had."""

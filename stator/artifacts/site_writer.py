@@ -10,7 +10,7 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Protocol
 
 from stator.artifacts.container import Json
@@ -22,6 +22,7 @@ from stator.artifacts.value_writer import NotPortable, is_content, namespace_nam
 from stator.emit.residual.eager_calls import EagerEntry
 from stator.emit.resume.resume_points import ResumePoint
 from stator.guards.guard import Guard, Kind
+from stator.heap.set_orders import SetOrder
 from stator.host.value_kinds import is_a
 from stator.shapes.policy import Memory
 from stator.source import Local, Pinned, TypeOf, root_of
@@ -143,8 +144,9 @@ class SiteWriter:
             if residual is not None:
                 if residual.of_process:
                     raise NotPortable(residual.of_process)
-                if residual.of_seed:
+                if orders := [each for each in residual.elsewhere if type(each) is SetOrder]:
                     row["seed"] = seed_of_hashes()
+                    row["orders"] = [[*map(self.values.value, astuple(each))] for each in orders]
                 if residual.resume is not None:
                     self.values.advances[id(residual.resume.target)] = residual.resume
                 if ran := self.ran(residual):
@@ -184,12 +186,14 @@ class SiteWriter:
         return self.values.value(value)
 
     def lines(self, function: object, tag: Entry) -> Json:
-        """Functions whose place in their file the entry relies on: it prints, warns or compares lines."""
+        """Functions whose place in their file the entry relies on: it prints, warns, reads or compares lines."""
         codes = [guard for guard in tag.guards if guard.kind is Kind.ID and type(guard.value) is types.CodeType]
         text = "" if tag.residual is None else tag.residual.source
+        read = [each for each in tag.residual.elsewhere if type(each) is types.CodeType] if tag.residual else []
         expects = type(function) is EagerEntry and function.expected is not None
-        return [[self.values.number(guard.source), guard.value.co_filename, guard.value.co_firstlineno]
-                for guard in codes if expects or repr(guard.value.co_filename) in text]
+        shown = [(guard.source, guard.value) for guard in codes if expects or repr(guard.value.co_filename) in text]
+        return [[self.values.number(place), code.co_filename, code.co_firstlineno]
+                for place, code in [*shown, *[(each, each) for each in read]]]
 
 
 def is_of_polyfill(guard: Guard) -> bool:

@@ -16,6 +16,7 @@ import torch
 from stator import _hook, events
 from stator.breaks import Break, Strategy
 from stator.heap.adopt.decimal_state import ThreadContext
+from stator.heap.set_orders import SetOrder
 from stator.heap.tracker import Reference
 from stator.host.mechanism import Mechanism, key_ids
 from stator.host.suspended_patches import patched_slots
@@ -108,7 +109,11 @@ class IdentityState(Mechanism):
     ordered: set[int] = field(default_factory=set)  # ids of members of sets whose order counted
     additions: dict[int, tuple[Reference, dict[int, None]]] = field(default_factory=dict)  # ids, by set
     of_process: str = ""  # the address or hash that the program has read: another process has another one
-    of_seed: bool = False  # whether it has read the order of a set of strings, which PYTHONHASHSEED decides
+    # Orders of sets, which PYTHONHASHSEED decides, by themselves; code whose lines or path it has read, by id.
+    elsewhere: dict[object, SetOrder | types.CodeType] = field(default_factory=dict)
+
+    def process_facts(self) -> tuple[str, list[SetOrder | types.CodeType]]:
+        return self.of_process, [*self.elsewhere.values()]
 
 
 @dataclass(slots=True, eq=False)

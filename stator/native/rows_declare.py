@@ -72,6 +72,7 @@ class Row:
     calls_at: int = -1  # position of the argument that it calls
     asks_items: bool = False  # compares or calls through the items of what it is given
     shows_order: bool = False  # its result follows the order of a set that it is given
+    shows_lines: bool = False  # its result depends on the path or the lines of a code object
     orderless: bool = False  # of a set it looks at one member alone
     copies: bool = False  # copies containers without looking at their items
     stores: bool = False  # stores a value without looking at it

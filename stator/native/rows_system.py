@@ -36,6 +36,7 @@ row.pure(types, "CodeType", calls_back=True)
 row.pure(types.CodeType, "__new__ replace __replace__ _varname_from_oparg", calls_back=True)
 row.deep(types.CodeType, "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__", compares=True)
 row.shell(types.CodeType, "co_lines co_positions co_branches __sizeof__")
+row.also(types.CodeType, "replace __replace__ co_lines co_positions co_branches __eq__ __ne__", shows_lines=True)
 row.impure(types.CodeType, "__repr__", why="shows an address, which differs from run to run")
 row.attributes(types.CodeType, "*", row.NativeClass.PURE_SHELL, why="code is immutable")
 

@@ -86,8 +86,8 @@ def ignore_counts(base: type) -> None:
 def lenient(assertion: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(assertion)
     def checked(case: Any, *given: Any, **named: Any) -> None:
-        if not COUNTS.search(assertion.__name__ + statement_of(sys._getframe(1))):
-            assertion(case, *given, **named)
+        if torch.compiler.is_compiling() or not COUNTS.search(assertion.__name__ + statement_of(sys._getframe(1))):
+            assertion(case, *given, **named)  # a frame of compiled code cannot be read
 
     return checked
 

@@ -50,6 +50,7 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.native_attributes import is_outside
+from stator.interp.objects.process_facts import note_order
 from stator.interp.objects.set_order import members_as_added
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
@@ -318,6 +319,7 @@ class Rebuilder:
         """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
         if as_added:
             return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
+        note_order(self.vm, value, is_read=False)
         layout = _core.set_layout(value)
         if all(type(item) in CONSTANT_TYPES for item in raw_members(value)) \
                 and _core.set_layout(set(list(raw_members(value)))) == layout:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import linecache
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ from stator.graph.state.torch_state import drop_idle_settings, only_settings
 from stator.graph.values.known_values import hide_constants
 from stator.guards.guard import Guard
 from stator.guards.lower import lower
+from stator.heap.set_orders import SetOrder
 from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves, settle_data
@@ -70,7 +72,7 @@ class Residual:
     lines: list[str] = field(default_factory=list)
     resume: object = None  # Advance: how the call goes on behind a break
     of_process: str = ""  # a value that no other process has, where the program has read one
-    of_seed: bool = False  # whether hashes of strings have decided something
+    elsewhere: Sequence[SetOrder | types.CodeType] = ()  # orders of sets of strings; code whose lines or path were read
 
     def filename(self) -> str:
         return f"<stator residual {next(_NUMBERS)}>"  # an address could be that of one which is not let go yet
@@ -165,7 +167,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
-                    inputs, len(sources), effects, writer.lines, resume, vm.identity.of_process, vm.identity.of_seed)
+                    inputs, len(sources), effects, writer.lines, resume, *vm.identity.process_facts())
 
 
 def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:

@@ -22,6 +22,7 @@ from torch.utils._device import _device_constructors
 
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import may_fail, mutation, refused_types
+from stator.graph.analysis.autograd_boundaries import BOUNDARY
 from stator.graph.analysis.shared_memory import Uncertain
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts

@@ -124,7 +124,7 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def is_sparse(fake: torch.Tensor) -> bool:
-    with torch._C.DisableTorchFunction():  # the tracer's own mode is on
+    with torch._C.DisableTorchFunction():  # the tracer's own mode may be on
         return fake.layout is not torch.strided and not fake.is_nested
 
 
@@ -133,7 +133,7 @@ def no_compiler_may_have(args: object, kwargs: object, result: object) -> bool:
 
     AOTAutograd loses the history at coalesce(), to_dense(), softmax and others, and cannot keep a result for later.
     """
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction():  # the tracer's own mode is on
         return any(map(is_sparse, tensors_in(result))) or any(
             is_sparse(fake) and fake.requires_grad for fake in tensors_in((args, kwargs)))
 

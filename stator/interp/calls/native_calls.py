@@ -35,7 +35,7 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.function_attributes import refuse_renamed
 from stator.interp.objects.keys import check_written
 from stator.interp.objects.object_texts import note_addresses, text_of_outside
-from stator.interp.objects.process_facts import with_originals
+from stator.interp.objects.process_facts import note_read, with_originals
 from stator.interp.objects.set_order import note_set
 from stator.interp.rule_registry import RULES
 from stator.interp.services import VM
@@ -203,9 +203,8 @@ def admit(vm: VM, fn: Any, found: Row | None, args: Sequence[Any]) -> Row:
         raise Break("SB006", f"{name_of(row)} of an object from outside")
     if args and (type(fn) is types.MethodDescriptorType or fn is itertools.tee):
         refuse_copies(vm, fn, args[0])
-    if row.depends is not None:
-        names = tuple([value for value in args if type(value) is str])
-        vm.heap.guard_call(row.depends, row.depends(*names), *[Pinned(name) for name in names])
+    if row.depends is not None or row.shows_lines:
+        note_read(vm, row, args)
     return row
 
 

@@ -25,6 +25,7 @@ from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING
 from stator.interp.objects import function_attributes
+from stator.interp.objects.process_facts import note_location
 from stator.interp.services import VM
 from stator.source import Attr, CallOf, DictOf, Pinned
 
@@ -124,6 +125,10 @@ def _known_to_trace(vm: VM, descr: Member, obj: Any, name: str) -> object:
         raise Break("SB020", "the traceback of an exception from outside")
     if cls is types.FrameType:
         return _member_of_frame(vm, obj, name)
+    if cls is types.CodeType and name in ("co_filename", "co_firstlineno"):
+        note_location(vm, obj)
+    elif cls is types.TracebackType and name == "tb_lineno":
+        note_location(vm, obj.tb_frame.f_code)
     if id(obj) in vm.generators and name not in ("__name__", "__qualname__", "__class__"):
         return generator_attribute(vm.generators[id(obj)], name)
     if cls is types.FunctionType:
@@ -142,6 +147,8 @@ def _member_of_frame(vm: VM, frame: types.FrameType, name: str) -> object:
     shown = any(frame is body.shown for body in vm.generators.values())
     if name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and shown:
         raise Break("SB020", f"{name} of a frame")
+    if name == "f_lineno":
+        note_location(vm, frame.f_code)
     vm.frame_objects.update(frame)
     return MISSING
 

@@ -12,6 +12,7 @@ import enum
 import re
 import reprlib
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,10 +21,13 @@ from stator.breaks import Break, Strategy
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import BOUND, hashed_parts
 from stator.heap.raw_access import CONSTANT_TYPES, raw_members
+from stator.heap.set_orders import order_of
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
-from stator.interp.objects.set_order import members_as_added
+from stator.interp.objects.set_order import additions_of, members_as_added
 from stator.interp.services import VM
+from stator.native.rows_declare import Row
+from stator.source import Pinned
 
 _ADDRESS = re.compile("0x([0-9a-f]+)")
 
@@ -38,7 +42,7 @@ def check_order(vm: VM, value: object) -> None:
     members_as_added(vm, value)  # breaks where the set could not be made as it is in eager
     for item in members if len(members) > 1 else ():
         _check_address(vm, item)
-    note_order(vm, members)
+    note_order(vm, value)
 
 
 def _check_address(vm: VM, item: object) -> None:
@@ -61,12 +65,15 @@ def _note_address(vm: VM, item: object, decides: bool) -> None:
         vm.identity.ordered.add(id(item))
 
 
-def note_order(vm: VM, value: Any) -> None:
+def note_order(vm: VM, value: Any, is_read: bool = True) -> None:
     """Note that the order of a set which the trace has made counts: another process may have another one."""
-    kinds = {hash_kind(item) for item in value} if len(value) > 1 else ()
-    vm.identity.of_seed = vm.identity.of_seed or "seed" in kinds
+    kinds = {hash_kind(item) for item in raw_members(value)} if len(value) > 1 else ()
+    if "seed" in kinds:
+        order = order_of(value, is_read, additions_of(vm, value))
+        vm.identity.elsewhere[order] = order
     if "address" in kinds:
-        vm.identity.of_process = vm.identity.of_process or f"the order of a set in line {vm.running.line}"
+        why = f"the order of a set in line {vm.running.line}" if is_read else "the order of a set that the call makes"
+        vm.identity.of_process = vm.identity.of_process or why
 
 
 def hash_kind(item: object) -> str:
@@ -83,6 +90,22 @@ def note_number(vm: VM, function: str) -> None:
     frame = vm.running
     if frame.scope.namespace is not vars(copy) and frame.code.co_name != "__hash__":
         vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
+
+
+def note_location(vm: VM, code: types.CodeType) -> None:
+    """Note that a line or the path of a code object was read: where its function has moved, it has others."""
+    vm.identity.elsewhere[id(code)] = code
+
+
+def note_read(vm: VM, row: Row, args: Sequence[Any]) -> None:
+    """Note facts beside its arguments that the result of a C function depends on."""
+    if row.shows_lines:
+        for each in args:
+            if type(each) is types.CodeType:
+                note_location(vm, each)
+    if row.depends is not None:
+        names = tuple([value for value in args if type(value) is str])
+        vm.heap.guard_call(row.depends, row.depends(*names), *[Pinned(name) for name in names])
 
 
 def is_in_repr(vm: VM) -> bool:

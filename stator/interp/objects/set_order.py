@@ -26,6 +26,7 @@ _Items = Sequence[object]
 _Set = set[object] | frozenset[object]
 _REMOVED = -1  # the hash in a slot whose member was removed
 _SMALLEST = 7  # mask of the table of an empty set
+_NUMBERS = (int, float, bool, complex)
 _SETS = (set, frozenset)
 _SEQUENCES = (list, tuple)
 _C_CODE = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -85,13 +86,24 @@ def lies_elsewhere(vm: VM, item: object) -> bool:
 
 
 def members_as_added(vm: VM, value: object) -> list[object] | None:
-    """Members in the order of their additions, where the table of eager is another one; None where it is the same."""
+    """Members in the order of their additions, where eager or another process may have another table; else None."""
     members = {id(item): item for item in raw_members(value)}
-    if len(members) < 2 or not any(lies_elsewhere(vm, item) for item in members.values()):
+    if len(members) < 2 or all(type(item) in _NUMBERS for item in members.values()):
         return None
+    if not any(lies_elsewhere(vm, item) for item in members.values()):
+        return [*additions_of(vm, value)] or None
     if not is_order_known(vm, value):
         raise Break("SB013", "the order of a set made inside, of objects that hash by address", whole_call=True)
     return [members[number] for number in vm.identity.additions[id(value)][1]]
+
+
+def additions_of(vm: VM, value: object) -> tuple[object, ...]:
+    """Members in the order of their additions, which make this table of an empty one; nothing where they do not."""
+    if not is_order_known(vm, value):
+        return ()
+    members = {id(item): item for item in raw_members(value)}
+    added = tuple([members[number] for number in vm.identity.additions[id(value)][1]])
+    return added if _core.set_layout(set(added)) == _core.set_layout(value) else ()
 
 
 def is_order_known(vm: VM, value: object) -> bool:
