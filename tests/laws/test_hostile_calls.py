@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -138,9 +139,22 @@ def assignment_that_may_fail() -> Made:
             return type(error), str(error)
         return x
 
-    values = [1, 2.5, torch.ones(3), torch.ones(2, 1), torch.ones(4), torch.tensor(3), torch.ones(1, 2, 3),
-              torch.ones(2, 3, requires_grad=True)]
+    values = [1, 2.5, True, torch.ones(3), torch.ones(2, 1), torch.ones(4), torch.tensor(3), torch.ones(1, 2, 3), [1, 2, 3],
+              numpy.ones(3), numpy.float64(2), "a", None, torch.ones(2, 3, requires_grad=True)]
     return function, [call(inputs(3, 3), value) for value in values], [], nothing
+
+
+@program
+def write_to_memory_of_an_argument() -> Made:
+    """The second call is captured again, and takes the result for what it was in the first."""
+    def function(x: torch.Tensor, part: torch.Tensor) -> Any:
+        return torch.neg(part, out=x[0]) * 1, torch.exp(x[1], out=x[2]) * 1
+
+    def shared() -> Any:
+        x = inputs(3, 4)
+        return (x, x[1]), {}
+
+    return function, [shared, call(inputs(5, 4), inputs(4) + 1), call(inputs(4, 4), inputs(4) + 2)], [], nothing
 
 
 def hook_on_a_leaf(returned: Any, method: str) -> Callable[[], Made]:
@@ -168,12 +182,14 @@ for returned in ((), 3, torch.zeros(3), None):
 class Squared(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, by: float) -> torch.Tensor:  # type: ignore[override]
+        ctx.by = by
+        ctx.mark_non_differentiable()
         ctx.save_for_backward(x)
         return x * x * by
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
-        return 2 * ctx.saved_tensors[0] * grad, None
+        return 2 * ctx.saved_tensors[0] * grad * ctx.by, None
 
 
 @program
