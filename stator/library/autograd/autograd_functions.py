@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator.breaks import Break
-from stator.graph.analysis.autograd_boundaries import BOUNDARY, Remembered
+from stator.graph.analysis.autograd_boundaries import BOUNDARY, remembered
 from stator.graph.analysis.may_fail import why_once_among
 from stator.graph.analysis.mutation import storage_of, written_storages
 from stator.graph.record.recorder import Recorder
@@ -137,7 +137,7 @@ def traced(vm: VM, application: Application) -> Any:
     held = [each for each in (*saved, *more) if type(each) is FakeTensor]
     plan = (tuple(tensors), (), tuple(tensors[i] for i in constant), gradients, held[:1])
     with torch._C.DisableTorchFunction():
-        results = Remembered.apply(plan, *flowing)
+        results = remembered(name).apply(plan, *flowing)
     kept = tuple(next(i for i, each in enumerate(made) if each is tensor) for tensor in saved)
     args = (name, len(tensors), tuple(constant), kept, places, forward, backward, given, more, flowing)
     note(vm.recorder.record("call_function", apply_graphs, args, {}, results))
@@ -408,7 +408,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     saved = instance_dict(application.ctx).get("to_save") or ()  # type: ignore[union-attr]
     plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"), gradients, saved[:1])
     with torch._C.DisableTorchFunction():
-        result = Remembered.apply(plan, *application.inputs)
+        result = remembered(name).apply(plan, *application.inputs)
     target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
     given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
