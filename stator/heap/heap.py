@@ -167,7 +167,7 @@ class Heap(Exposure):
             return self._refuse_number
         if is_a(value, asyncio.BaseEventLoop):  # its finalizer warns of a loop that is not closed
             return self._adopt_opaque
-        if new_shell(cls) is None and type(getattr(cls, "__del__", None)) is types.FunctionType:
+        if type(getattr(cls, "__del__", None)) is types.FunctionType:
             return self._refuse_finalizer
         if is_struct_sequence(cls):
             return functools.partial(adopt_value, self)

@@ -16,7 +16,6 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator import _hook
 from stator.breaks import Break
 from stator.graph.metadata.input_layouts import acts_as_wrapper
 from stator.graph.record.nested_tensors import is_jagged
@@ -29,7 +28,6 @@ from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.source import Attr, CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
-_HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: instances have the mark of finalized objects
 BOXED_LATER = (collections.OrderedDict, functools.partial)
 
 
@@ -38,24 +36,22 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     cls = type(value)
     shell = new_shell(cls)
     assert shell is not None
-    ends = hasattr(cls, "__del__")
-    if ends and (type(cls.__del__) is not types.FunctionType or not cls.__flags__ & _HAVE_GC
-                 or shell.base is frozenset):
+    if hasattr(cls, "__del__"):
         raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
     boxes: Any = None
     if shell.shape is ShadowKind.DICT:
         items_in_order(value)  # breaks where there is no such order, before there is a record
     if shell.shape is ShadowKind.TUPLE:
         boxes = [heap.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
-        standin = _made(shell.make(cls, boxes), ends)
+        standin = shell.make(cls, boxes)
     elif shell.shape is ShadowKind.VALUE:
         plain = plain_value(value)
-        standin = _made(shell.make(cls, plain), ends)
+        standin = shell.make(cls, plain)
         heap.guard_call(plain_value, plain, source)
     elif shell.base is frozenset:
         standin, *known = adopt_members(heap, value, source, cls)
     else:
-        standin = _made(shell.make(cls), ends)
+        standin = shell.make(cls)
     tracker = heap.register(VariableTracker(standin, value, source, shell.shape, boxes))
     heap.guard_type(tracker)
     if shell.shape is ShadowKind.TUPLE:
@@ -70,13 +66,6 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     elif shell.shape is ShadowKind.SET:
         heap.know_set(tracker, *(known if shell.base is frozenset else adopt_members(heap, value, source, standin)[1:]))
     fill_attributes(heap, tracker)
-    return standin
-
-
-def _made(standin: Any, ends: bool) -> Any:
-    """A stand-in of a class with a finalizer counts as finalized: only the user's object runs it."""
-    if ends:
-        _hook.mark_finalized(standin)
     return standin
 
 
