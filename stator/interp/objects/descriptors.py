@@ -86,7 +86,7 @@ def sets_attribute(vm: VM, descr: object) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
-def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
+def bind(vm: VM, descr: Any, obj: object, owner: type, cont: Any = None) -> None:
     cls = type(descr)
     if cls is types.FunctionType:
         return vm.give(types.MethodType(descr, obj), cont)
