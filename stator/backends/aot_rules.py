@@ -104,6 +104,49 @@ def _replace(rules: dict[Any, Callable[..., Any]]) -> None:
     _DROPOUT._dispatch_cache.clear()
 
 
+class Unmerged:
+    """An operator in one node of a graph, which equals no other node's."""
+
+    def __init__(self, operator: Any) -> None:
+        self.operator = operator
+        self.__name__ = operator.__name__
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self.operator(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.operator, name)
+
+
+@contextlib.contextmanager
+def results_kept_apart() -> Iterator[None]:
+    """Compile `x.max(0), x.max(0)` to four tensors, as eager makes them.
+
+    AOTAutograd computes equal nodes once unless the graph returns them, and looks for that at single results alone.
+    """
+    partitioners = importlib.import_module("torch._functorch.partitioners")
+    merge = partitioners.fx_graph_cse
+    partitioners.fx_graph_cse = functools.partial(_merge_inner, merge)
+    try:
+        yield
+    finally:
+        partitioners.fx_graph_cse = merge
+
+
+def _merge_inner(merge: Callable[[fx.Graph], fx.Graph], graph: fx.Graph) -> fx.Graph:
+    returned = {storage_of(tensor) for node in graph.output_node().all_input_nodes
+                for tensor in tensors_in(node.meta.get("val"))}
+    for node in graph.nodes:
+        results = node.meta.get("val") if node.op == "call_function" else None
+        if isinstance(results, (list, tuple)) and not returned.isdisjoint(map(storage_of, tensors_in(results))):
+            node.target = Unmerged(node.target)
+    merged = merge(graph)
+    for node in (*graph.nodes, *merged.nodes):
+        if isinstance(node.target, Unmerged):
+            node.target = node.target.operator
+    return merged
+
+
 @contextlib.contextmanager
 def trainable_lstm(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], grad_enabled: bool) -> Iterator[None]:
     """Turn oneDNN off around the compilation of an LSTM that learns.

@@ -22,6 +22,7 @@ from stator import events
 from stator.backends.aot_rules import (
     dropouts_of_everything,
     floats_as_data,
+    results_kept_apart,
     save_values,
     trainable_lstm,
     without_size_marks,
@@ -142,7 +143,7 @@ def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             backward_alone(), trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything(), without_size_marks(), handle_numbers_kept(), \
-            dispatch_keys_kept(gm):
+            results_kept_apart(), dispatch_keys_kept(gm):
         compiled = call_backend(backend, gm, example_inputs, settings)
     note_wrappers(compiled, around)
     if not callable(compiled):

@@ -18,6 +18,7 @@ from stator.guards.guard_semantics import explain as explain_guard
 from stator.guards.guard_semantics import failing
 from stator.host import shown_names
 from stator.settings import stance
+from stator.settings.options import FailedGuard
 from stator.settings.process_config import config
 
 LOOKED_AT = 1000  # guards of an entry behind the one that failed
@@ -56,9 +57,12 @@ def explain_miss(tag: Installed, failed: int, bound: tuple[Any, ...], begins: tu
 
 
 def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
-    """Emit why no entry fits."""
-    if events.listening() and (found := nearest_miss(site, bound)) is not None:
+    """Emit why no entry fits, and call the user's `guard_fail_fn`."""
+    call = site.settings.guard_fail_fn
+    if (call is not None or events.listening()) and (found := nearest_miss(site, bound)) is not None:
         events.emit(found)
+        if call is not None:
+            call(FailedGuard(found.reason, getattr(site.fn, "__code__", None)))
 
 
 def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bool:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from stator import _core, _hook
 from stator.breaks import Break, Strategy
@@ -26,6 +27,7 @@ from stator.code.decode import decode
 from stator.graph.analysis.shared_memory import refuses_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.recorder import Recorder
+from stator.graph.record.refused_operations import TraceFakes
 from stator.graph.state.quiet_logging import muted
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
 from stator.graph.state.suspended_modes import mode_around, put_back
@@ -125,6 +127,8 @@ def refuse_dual_level(vm: VM) -> None:
 def refuse_active_modes() -> None:
     """Suspend modes of the user: they see every operation, and operations on fakes are not the program's."""
     if torch._C._len_torch_dispatch_stack():
+        if all(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
+            raise Break("SB005", "a FakeTensorMode is active: the call computes no values", once=True)
         raise Break("SB005", "a TorchDispatchMode is active")
     if torch._C._functorch.get_interpreter_stack():
         stop = Break("SB016", "a functorch transform is active")
@@ -177,10 +181,10 @@ def nothing() -> None:
 def new_fake_mode() -> FakeTensorMode:
     """A mode of fake tensors that keeps no stack of whoever made it: torch would stat the file of every frame."""
     if threading.active_count() > 1 or hasattr(sys, "tracebacklimit"):  # another thread may print a traceback now
-        return FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+        return TraceFakes(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
     sys.tracebacklimit = 0
     try:
-        return FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+        return TraceFakes(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
     finally:
         del sys.tracebacklimit
 

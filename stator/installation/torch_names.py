@@ -22,6 +22,7 @@ from typing import Any
 from stator import api
 from stator.installation import torch_records
 from stator.settings import marks
+from stator.settings.options import require_bool
 from stator.settings.stance import set_stance as stance_of
 
 _MODULE = "torch._dynamo"
@@ -29,6 +30,7 @@ _MODULE = "torch._dynamo"
 _OF_THE_TRACER = ("allow_c_slot", "bytecode_debugger", "disable_nested_graph_breaks", "override_cudagraphs",
                   "override_optimization_hint", "patch_dynamo_config", "replay", "reset_recompile_user_contexts",
                   "set_recursion_limit", "step_unsupported")
+FOR_DEBUGGING = frozenset({"eager", "eager_noexcept", "aot_eager", "aot_eager_decomp_partition"})
 _originals: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place
 _by_torch = threading.local()  # `active`: this thread has torch compile
 
@@ -137,7 +139,11 @@ def compiled_by_torch() -> Iterator[None]:
 
 
 def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: object = None) -> Any:
-    """torch.compiler.set_stance; skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here."""
+    """torch.compiler.set_stance; skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here.
+
+    Stator's first call under "aot_eager_then_compile" compiles nothing: it runs its original, which costs less.
+    """
+    stance = "eager_then_compile" if stance == "aot_eager_then_compile" else stance
     return stance_of(stance, force_backend=force_backend)
 
 
@@ -166,17 +172,18 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, guard_export_
     if getattr(_by_torch, "active", False):
         return _originals["optimize"](  # type: ignore[no-any-return]
             backend, nopython=nopython, disable=disable, dynamic=dynamic, guard_filter_fn=guard_filter_fn, **others)
-    ignored = {"guard_export_fn": guard_export_fn, "guard_fail_fn": guard_fail_fn, **others}
+    ignored = {"guard_export_fn": guard_export_fn, **others}
     for name, value in ignored.items():
         if value is not None:
             warnings.warn(f"stator: torch._dynamo.optimize({name}=...) has no effect on Stator", stacklevel=2)
-    options = {} if guard_filter_fn is None else {"guard_filter_fn": guard_filter_fn}
+    given = {"guard_filter_fn": guard_filter_fn, "guard_fail_fn": guard_fail_fn}
+    options = {name: value for name, value in given.items() if value is not None}
     decorate: Callable[[Any], Any] = api.compile(
         fullgraph=nopython, dynamic=dynamic, backend=backend, options=options, disable=disable,
         recompile_limit=recompile_limit, isolate_recompiles=isolate_recompiles)
     if error_on_graph_break is None:
         return Optimizer(decorate)
-    return Optimizer(lambda fn: api.error_on_graph_break(error_on_graph_break)(decorate(fn)))
+    return Optimizer(lambda fn: region_of_errors(error_on_graph_break)(decorate(fn)))
 
 
 def optimize_assert(backend: object, **others: Any) -> Callable[[Any], Any]:
@@ -191,6 +198,8 @@ def run(fn: Callable[..., Any] | None = None) -> Any:
 
     @functools.wraps(fn)
     def run_only(*args: object, **kwargs: object) -> Any:
+        if marks.is_compiling():  # part of the function that is being captured
+            return fn(*args, **kwargs)
         with stance_of("eager_on_recompile"):
             return fn(*args, **kwargs)
 
@@ -203,11 +212,19 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     return explained(*args, **kwargs) if args or kwargs else explained
 
 
+def region_of_errors(error_on_graph_break: bool) -> marks.ErrorOnGraphBreak:
+    """torch.compiler's error_on_graph_break: False allows what `fullgraph` allows, and no more."""
+    require_bool("error_on_graph_break", error_on_graph_break)
+    return marks.ErrorOnGraphBreak(error_on_graph_break or None)
+
+
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
-    return api.list_backends(exclude_tags=exclude_tags)
+    """Stator's names, without those that torch tags "debug" where these are excluded."""
+    found = api.list_backends(exclude_tags=exclude_tags)
+    return [name for name in found if not ("debug" in (exclude_tags or ()) and name in FOR_DEBUGGING)]
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "optimize": optimize, "optimize_assert": optimize_assert, "run": run, "explain": explain, "set_stance": set_stance,
-    "list_backends": list_backends, "error_on_graph_break": api.error_on_graph_break, "skip_frame": marks.skip_frame,
+    "list_backends": list_backends, "error_on_graph_break": region_of_errors, "skip_frame": marks.skip_frame,
 }

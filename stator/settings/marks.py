@@ -226,7 +226,7 @@ def set_error_policy(value: bool | None) -> bool | None:
 class ErrorOnGraphBreak:
     """Result of `stator.error_on_graph_break(value)`: a context and a decorator, in Python, so that it is captured."""
 
-    def __init__(self, value: bool) -> None:
+    def __init__(self, value: bool | None) -> None:
         self.value = value
         self.outer: list[bool | None] = []
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -34,6 +36,7 @@ OWN_OPTIONS: dict[str, str] = {
              "compiles (backend 'inductor')",
     "guard_filter_fn": "a function from a list of guards (name, value, guard_type, is_global, ...) to bools: guards "
                        "with False are not checked, and what they promise is the caller's to keep",
+    "guard_fail_fn": "a function that each recompile calls with (reason, code) of the call that no entry fits",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -52,6 +55,13 @@ def audit_from_environment() -> int:
     if not text.isascii() or not text.isdigit():
         raise OptionValueError(f"STATOR_AUDIT={text!r} is not accepted; use an int from 0")
     return int(text)
+
+
+class FailedGuard(NamedTuple):
+    """The argument of `guard_fail_fn`; the names are those of torch._dynamo's."""
+
+    reason: str
+    orig_code: types.CodeType | None
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ class Settings:
     start: str = "now"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
     guard_filter_fn: Callable[..., Sequence[bool]] | None = None
+    guard_fail_fn: Callable[[FailedGuard], object] | None = None
     shapes_spec: object = None  # shapes.named_dimensions.Declarations, in the words of torch.compile's argument
 
     def validate(self) -> None:
@@ -108,12 +119,15 @@ class Settings:
         if self.guard_filter_fn is not None and not callable(self.guard_filter_fn):
             raise OptionTypeError(f"options['guard_filter_fn']={self.guard_filter_fn!r} is not accepted; use a "
                                   "function from a list of guards to a list of bools")
+        if self.guard_fail_fn is not None and not callable(self.guard_fail_fn):
+            raise OptionTypeError(f"options['guard_fail_fn']={self.guard_fail_fn!r} is not accepted; use a "
+                                  "function of one argument, a tuple (reason, code)")
         if self.start == "eager" and self.backend != "inductor":
             raise OptionValueError(f"options['start']='eager' is not accepted with the backend {self.backend_name!r}; "
                                    "use 'inductor', which keeps what it has compiled on disk")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        others = {"print", "audit", "shapes", "regions", "start", "guard_filter_fn"}
+        others = {"print", "audit", "shapes", "regions", "start", "guard_filter_fn", "guard_fail_fn"}
         for key in OWN_OPTIONS.keys() - others.union(["capture_control_flow"] * (self.capture_control_flow is None)):
             require_bool(f"options[{key!r}]", getattr(self, key))
 

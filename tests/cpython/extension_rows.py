@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+from typing import Any
 
 from stator.native import rows_declare as row
 
@@ -34,13 +35,9 @@ def declare() -> None:
     if hasattr(extension, "awaitType"):
         row.shell(extension.awaitType, "__new__ __init__ __await__")
     row.shell(extension, "unicode_legacy_string")
-    if hasattr(extension, "hamt"):  # an immutable mapping in C, which hashes and compares its keys
-        mapping = type(extension.hamt())
-        row.deep(extension, "hamt", calls_back=True)
-        row.deep(mapping, "set get delete items keys values __len__ __iter__ __contains__ __getitem__ __eq__ __ne__",
-                 calls_back=True)
-        for view in (mapping.items, mapping.keys, mapping.values):
-            row.deep(type(view(extension.hamt())), "__len__ __iter__", calls_back=True)
+    for owner in (extension, importlib.import_module("_testinternalcapi")):
+        if hasattr(owner, "hamt"):
+            _declare_mapping(owner)
     row.deep(extension, "sequence_getitem dict_getitem_knownhash", calls_back=True)
     row.mutates(extension, "sequence_setitem sequence_delitem", calls_back=True)
     subtypes = importlib.import_module("xxsubtype")  # a list and a dict that hold a number
@@ -49,3 +46,13 @@ def declare() -> None:
         row.mutates(owner, "setstate")
         row.mutates(owner, "__init__", calls_back=True)
         row.attributes(owner, "state", row.NativeClass.PURE_SHELL, why="calls getstate, which only counts")
+
+
+def _declare_mapping(extension: Any) -> None:
+    """An immutable mapping in C, which hashes and compares its keys."""
+    mapping = type(extension.hamt())
+    row.deep(extension, "hamt", calls_back=True)
+    row.deep(mapping, "set get delete items keys values __len__ __iter__ __contains__ __getitem__ __eq__ __ne__",
+             calls_back=True)
+    for view in (mapping.items, mapping.keys, mapping.values):
+        row.deep(type(view(extension.hamt())), "__len__ __iter__", calls_back=True)

@@ -1,5 +1,6 @@
 """typing at run time: NamedTuple, Generic, Protocol, TypedDict, cast, annotations."""
 
+import abc
 import types
 import typing
 from typing import Any, Generic, NamedTuple, Optional, Protocol, TypedDict, TypeVar, Union
@@ -162,6 +163,62 @@ def callable_and_literal(x):
     Fn = typing.Callable[[int], int]
     Kind = typing.Literal["a", "b"]
     return typing.get_args(Kind), typing.get_args(Fn)[1] is int, isinstance(len, typing.Callable), x + 1
+
+
+def fill_caches():
+    """Subscribe so often that the caches of typing push out what they had."""
+    for number in range(200):
+        typing.Unpack[typing.TypeVarTuple(f"Ts{number}")]
+
+
+@case(lambda: fill_caches() or call(ramp(2)), lambda: call(ramp(3)))
+def unpacked_in_a_full_cache(x):
+    made = typing.TypeVarTuple("made")
+    first, second = tuple[typing.Unpack[made]], tuple[*made]
+    return x + len(first.__parameters__), first == second, first.__parameters__[0] is made, str(second), second[int, str]
+
+
+def refusal(make):
+    try:
+        make()
+    except TypeError as error:
+        return str(error)
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def type_parameters_in_c(x):
+    item, names, items = typing.TypeVar("item"), typing.ParamSpec("names"), typing.TypeVarTuple("items")
+    called = typing.Callable[names, item]
+    substituted = called[[int, str], bytes], called[..., item], tuple[item, *items][int, str, bytes]
+    concatenated = typing.Callable[typing.Concatenate[item, names], int][str, [bytes]]
+    refused = [refusal(lambda: types.new_class("Made", (parameter,))) for parameter in (item, names, items)]
+    return x + 1, str(substituted), str(concatenated), item | None, str("later" | item), names.args == names.args, refused
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def registrations_removed(x):
+    class Number(abc.ABC):
+        pass
+
+    Number.register(int)
+    before = issubclass(int, Number), issubclass(str, Number)
+    Number._abc_registry_clear()
+    Number._abc_caches_clear()
+    Number.register(str)
+    return x + 1, before, issubclass(int, Number), issubclass(str, Number), isinstance("", Number)
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def class_with_registrations_removed(x):
+    class Number(abc.ABC):
+        pass
+
+    Number.register(int)
+    Number._abc_registry_clear()
+    Number._abc_caches_clear()
+    Number.register(str)
+    kept = Number
+    return x + 1, issubclass(int, kept), (lambda value: isinstance(value, kept))("")
 
 
 def test_aliases_around_objects_from_outside():

@@ -211,6 +211,67 @@ def lru_cache_that_overflows():
     return Scene(fn, one(ramp()), made.cache_clear, lambda: (counts(made), [item is kept[0] for item in kept]))
 
 
+def full_cache(order):
+    @functools.lru_cache(maxsize=3)
+    def made(n):
+        return [n]
+
+    kept = {n: made(n) for n in (1, 2, 3)}
+    found: list[bool] = []
+
+    def fn(x):
+        y = x * made(9)[0]
+        found.append(made(2) is kept[2])
+        return y
+
+    def fill_again():
+        made.cache_clear()
+        kept.update((n, made(n)) for n in order)
+
+    return Scene(fn, one(ramp()), fill_again, lambda: (counts(made), sorted(table_of(made)), found))
+
+
+@probe()
+def lru_cache_that_is_full():
+    return full_cache((3, 2, 1))
+
+
+@probe("SB013")
+def lru_cache_that_is_full_in_another_order():
+    return full_cache((2, 3, 1))
+
+
+@probe("SB013")
+def lru_cache_that_pushes_out_what_is_sought():
+    @functools.lru_cache(maxsize=2)
+    def made(n):
+        return [n]
+
+    kept = [made(1), made(2)]
+    found: list[bool] = []
+
+    def fn(x):
+        y = x * made(9)[0]
+        found.append(made(1) is kept[0])
+        return y
+
+    return Scene(fn, one(ramp()), made.cache_clear, lambda: (counts(made), sorted(table_of(made)), found))
+
+
+@probe("SB013")
+def lru_cache_that_forgets_its_own_results():
+    @functools.lru_cache(maxsize=2)
+    def made(n):
+        return [n]
+
+    def fn(x):
+        first = made(1)
+        made(2), made(3)
+        return x * first[0], made(1) is first
+
+    return Scene(fn, one(ramp()), made.cache_clear, lambda: (counts(made), sorted(table_of(made))))
+
+
 @probe()
 def lru_cache_of_no_entries():
     @functools.lru_cache(maxsize=0)

@@ -38,7 +38,7 @@ from stator.interp.calls import allowed_calls, native_calls
 from stator.interp.iteration import IteratorOf
 from stator.interp.objects import assignment, set_order
 from stator.interp.opcodes import exception_opcodes, name_opcodes
-from stator.interp.tensors import tensor_bookkeeping, tensor_copies
+from stator.interp.tensors import leaf_flags, tensor_copies
 from stator.interp.vm import VM
 from stator.library.python import (
     caches_and_locks,
@@ -160,7 +160,7 @@ SWITCHES = [
     Switch("changes of locks, streams and flags", without(Heap, "note_handled"),
            ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
             "flag_that_is_set_under_another_name")),
-    Switch("views of leaves", without(tensor_bookkeeping, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
+    Switch("views of leaves", without(leaf_flags, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
     Switch("dicts that are parts of objects", without(shared_state, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without_item(write_back._CONTENTS, ShadowKind.LIST), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without_item(write_back._CONTENTS, ShadowKind.DICT), ("order_of_keys_written_back", "defaultdict_written")),
@@ -212,8 +212,8 @@ SWITCHES = [
            ("lru_cache_of_a_fact_that_changed",)),
     Switch("keys of a cache are not asked", without(caches_and_locks, "_unasked", lambda key: key),
            ("lru_cache_with_a_key_that_collides",)),
-    Switch("a full cache breaks", without(caches_and_locks, "has_room", lambda wrapper, count: True),
-           ("lru_cache_that_overflows",)),
+    Switch("a full cache breaks", without(caches_and_locks, "_guard_age", lambda vm, call, kept, fills: None),
+           ("lru_cache_that_is_full_in_another_order", "lru_cache_that_forgets_its_own_results")),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
     Switch("arrays written back", without_item(write_back._WRITTEN_WHOLE, ShadowKind.ARRAY), ("numpy_array_written_inside",)),
     Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("arrays_that_come_to_share_memory",)),

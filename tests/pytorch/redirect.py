@@ -7,7 +7,6 @@ test that asks for it fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,31 +20,8 @@ import torch._dynamo.testing
 
 import stator
 from stator import events
-from stator.installation import is_operator_of_torch
 
-Function = Callable[..., Any]
-TORCHS_OPTIMIZE = torch._dynamo.optimize_assert
 REPLACED: list[Any] = []  # kept alive: torch._dynamo knows functions by their ids
-
-
-def optimize(
-    backend: Any = "inductor", *, nopython: bool = False, error_on_graph_break: bool = False,
-    dynamic: bool | None = None, disable: bool = False, **unused: Any,
-) -> Function:
-    """The decorator that torch._dynamo.optimize() gives."""
-
-    def decorate(fn: Any) -> Any:
-        if is_operator_of_torch(fn):  # torch.compile as torch has it asks, on behalf of torch.cond and the like
-            return TORCHS_OPTIMIZE(backend, dynamic=dynamic)(fn)
-        return torch.compile(
-            fn, backend=backend, fullgraph=nopython or error_on_graph_break, dynamic=dynamic, disable=disable
-        )
-
-    return decorate
-
-
-def optimize_assert(backend: Any, **settings: Any) -> Function:
-    return optimize(backend, nopython=True, **{name: value for name, value in settings.items() if name == "dynamic"})
 
 
 def reset() -> None:
@@ -58,13 +34,13 @@ def redirect() -> None:
     dynamo, testing = torch._dynamo, torch._dynamo.testing
     dynamo.list_backends()  # those of its own register themselves with it, not with Stator
     torch._dynamo.backends.registry.lookup_backend("inductor")
-    for module in (dynamo, testing):
-        module.optimize, module.optimize_assert, module.reset = optimize, optimize_assert, reset
-    dynamo.eval_frame.optimize, dynamo.eval_frame.reset = optimize, reset  # torch._dynamo.export stays torch's own
+    dynamo.reset = reset
+    testing.optimize, testing.optimize_assert, testing.reset = dynamo.optimize, dynamo.optimize_assert, reset
+    dynamo.eval_frame.optimize, dynamo.eval_frame.reset = dynamo.optimize, reset  # its optimize_assert serves torch
     dynamo.test_case.reset = reset
     for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
                  "mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_static_address", "substitute_in_graph",
-                 "error_on_graph_break", "list_backends", "register_backend"):
+                 "register_backend"):
         if hasattr(stator, name):
             REPLACED.append(getattr(dynamo, name, None))
             setattr(dynamo, name, getattr(stator, name))

@@ -228,6 +228,12 @@ class Remembered(torch.autograd.Function):
         return None, *ctx.gradients(*grads)
 
 
+@functools.cache
+def remembered(name: str) -> type[Remembered]:
+    """`Remembered` whose nodes are called as those of an autograd.Function of this name."""
+    return type(name, (Remembered,), {})
+
+
 class ConsumedHistory(torch.autograd.Function):
     """Gives a result a history whose backward pass raises: one in the graph has consumed it."""
 

@@ -31,7 +31,7 @@ from stator.graph.analysis.mutation import (
     written_storages,
 )
 from stator.graph.analysis.refused_types import may_refuse
-from stator.shapes.symbolic_values import has_unbacked
+from stator.shapes.symbolic_values import has_unbacked, hint_of
 
 _NEVER = frozenset("""
     abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
@@ -215,7 +215,8 @@ class Memory:
             return True
         value = first.meta.get("example_value")
         return isinstance(value, torch.Tensor) and value.layout is torch.strided and any(
-            stride == 0 and size != 1 for size, stride in zip(value.shape, value.stride(), strict=True))
+            hint_of(stride) in (0, None) and hint_of(size) != 1
+            for size, stride in zip(value.shape, value.stride(), strict=True))
 
     def _any_shared(self, owners: frozenset[fx.Node]) -> bool:
         return any(owner.name in self._shared for owner in owners)

@@ -268,10 +268,15 @@ class Propagation:
         with torch._C.DisableTorchFunction():
             return [(self.tensor_key(value), value._version) if type(value) is FakeTensor else None for value in args]
 
-    def learn_write(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], before: list[Any]) -> None:
-        """Remember a call that gives back the argument to which it wrote: once, and without a change of its layout."""
+    def learn_write(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], before: list[Any],
+                    result: object) -> None:
+        """Remember a call that gives back the argument to which it wrote: once, and without a change of its layout.
+
+        A write to an `out=` shows at each argument on its memory.
+        """
         places = [place for place, (then, now) in enumerate(zip(before, self.states(args), strict=True)) if then != now]
-        if len(places) == 1 and len(_memo) < _LIMIT and self.is_alone(places[0], args, {}) \
+        if len(places) == 1 and args[places[0]] is result and len(_memo) < _LIMIT \
+                and self.is_alone(places[0], args, {}) \
                 and self.states(args)[places[0]] == (before[places[0]][0], before[places[0]][1] + 1):
             _memo[key] = WRITTEN, places[0]
             _held.append(func)

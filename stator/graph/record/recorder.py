@@ -223,7 +223,7 @@ class Recorder(InputRecorder):
             self.log.refuse_resized()
             if noted is not None and key is not None and not fresh and written and len(written) == 1 \
                     and written[0] is result and torch.Tag.inplace_view not in mutation.tags_of(func):  # refuses views
-                self.propagation.learn_write(key, func, args, noted)
+                self.propagation.learn_write(key, func, args, noted, result)
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):

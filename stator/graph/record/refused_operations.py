@@ -33,6 +33,7 @@ ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.
                    torch.memory_format, range})
 PACKED = "packed sequences"  # a cause of breaks
 _PACKING = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
+_NUMBER_TYPES = (torch._C.BoolType, torch._C.IntType, torch._C.FloatType, torch._C.NumberType)
 _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
 _BYTES = 1 << 26  # of memory that is spent on the text of an exception
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
@@ -60,6 +61,19 @@ def refuse_real_tensors(values: Iterable[Any]) -> None:
             raise Break("SB017", kind_of(value))
         elif cls is CAPSULE:  # whoever takes a tensor out of it empties it
             raise Break("SB005", "a capsule passed to a torch operation")
+
+
+class TraceFakes(fake_tensor.FakeTensorMode):
+    """The mode of fake tensors of one trace.
+
+    Where an operation has no rule for fakes, torch runs its kernel on zeros.  A number or a truth it returns is that of
+    zeros, and no fact of the arguments.
+    """
+
+    def can_run_unsafe_fallback(self, func: OpOverload) -> bool:
+        if any(isinstance(result.type, _NUMBER_TYPES) for result in func._schema.returns):
+            return False
+        return bool(super().can_run_unsafe_fallback(func))
 
 
 def kind_of(tensor: torch.Tensor) -> str:
@@ -110,7 +124,8 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def is_sparse(fake: torch.Tensor) -> bool:
-    return fake.layout is not torch.strided and not fake.is_nested
+    with torch._C.DisableTorchFunction():  # the tracer's own mode may be on
+        return fake.layout is not torch.strided and not fake.is_nested
 
 
 def no_compiler_may_have(args: object, kwargs: object, result: object) -> bool:

@@ -21,7 +21,7 @@ from stator.interp.frame import places_from
 from stator.interp.graph_errors import Assertion
 from stator.interp.lookup import MISSING
 from stator.interp.services import VM
-from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked, python_type
+from stator.shapes.symbolic_values import SYMBOLIC, as_integer, hint_of, is_unbacked, python_type
 
 _COMPARES = {operator.ne: torch.ne, operator.ge: torch.ge, operator.gt: torch.gt, operator.le: torch.le}
 _ZERO_POWER = ZeroDivisionError("0.0 cannot be raised to a negative power")
@@ -62,7 +62,13 @@ def quotient(vm: VM, dividend: object, divisor: Any) -> Any:
 
 
 def power(vm: VM, base: Any, exponent: Any) -> Any:
-    """A power of floats, one of them a constant; MISSING where nothing is known of it."""
+    """A power of floats, one of them a constant; MISSING where nothing is known of it, or where it raises now."""
+    now = hint_of(base), hint_of(exponent)
+    try:
+        if None not in now:
+            operator.pow(*now)
+    except ArithmeticError:
+        return MISSING
     if type(base) not in SYMBOLIC and 0 < base <= 1:
         if base < 1:
             promise(vm, operator.ge, exponent, math.log(sys.float_info.max) / math.log(base), _RANGE)

@@ -91,9 +91,8 @@ def arithmetic(vm: VM, function: Callable[..., Any], *values: object) -> Any:
 def binary(vm: VM, function: Any, left: object, right: Any) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
-    if function in _POWERS and float not in (python_type(left), python_type(right)) \
-            and (type(right) is not int or not 0 <= right <= _LARGEST_EXPONENT):
-        return MISSING  # a power that overflows the integers of guards and graphs
+    if function in _POWERS and _may_overflow(left, right):
+        return MISSING
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return arithmetic(vm, function, left, right)
     return MISSING
@@ -378,12 +377,21 @@ def _real(function: Callable[..., Any]) -> Callable[..., Any]:
 def _divmod(vm: VM, values: Sequence[Any]) -> Any:
     if any(type(value) not in _NUMBERS for value in values):
         return MISSING
+    if float in map(python_type, values):
+        return raising(divmod, *map(specialise, values))
     return arithmetic(vm, operator.floordiv, *values), arithmetic(vm, operator.mod, *values)
 
 
 def _power(vm: VM, values: Sequence[Any]) -> Any:
-    return arithmetic(vm, operator.pow, *values) if len(values) == 2 and all(type(v) in _NUMBERS for v in values) \
-        else MISSING
+    if len(values) != 2 or any(type(value) not in _NUMBERS for value in values) or _may_overflow(*values):
+        return MISSING
+    return arithmetic(vm, operator.pow, *values)
+
+
+def _may_overflow(base: object, exponent: Any) -> bool:
+    """Whether a power may overflow the integers of guards and graphs, or be a fraction."""
+    return float not in (python_type(base), python_type(exponent)) \
+        and (type(exponent) is not int or not 0 <= exponent <= _LARGEST_EXPONENT)
 
 
 def _square_root(vm: VM, values: Any) -> Any:

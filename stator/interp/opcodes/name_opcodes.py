@@ -136,9 +136,16 @@ def read_global(vm: VM, frame: Frame, name: str) -> Any:
 
 def builtins_of(vm: VM, frame: Frame) -> object:
     """The builtins that the program has given to exec() with the globals of a frame; None: those of the process."""
-    if not vm.heap.dicts.made_scopes or frame.func is None or id(frame.func) not in vm.fresh:
+    if frame.func is None:
         return None
     found = frame.func.__builtins__  # type: ignore[attr-defined]
+    if id(frame.func) not in vm.fresh:
+        if found is not builtins.__dict__:
+            raise Break("SB005", f"a dict of builtins, other than that of the process, of {frame.func.__name__}",
+                        whole_call=True)
+        return None
+    if not vm.heap.dicts.made_scopes:
+        return None
     return None if found is builtins.__dict__ or vm.heap.original_of(found) is builtins.__dict__ else found
 
 

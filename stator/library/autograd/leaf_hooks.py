@@ -97,7 +97,8 @@ class LeafHooks:
         for hook in self.hooks[place][1]:
             grad = self.vm.tensors.grads.get(id(leaf), (None, None))[1]
             version = None if grad is None else self.vm.recorder.version_of(grad)
-            self._call(place, hook, leaf)
+            if self._call(place, hook, leaf) is not None:
+                raise self._refused("with a hook that returns something, which autograd refuses")
             if is_stolen and version is not None and self.vm.recorder.version_of(grad) != version:
                 raise self._refused("with a hook that writes to memory of the pass")
 

@@ -14,6 +14,7 @@ import functools
 import gc
 import re
 import types
+import typing
 import weakref
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,9 +87,14 @@ def is_kept(wrapper: object, key: object) -> bool:
     return _unasked(key) in table_of(wrapper)
 
 
-def has_room(wrapper: Any, count: int) -> bool:
+def outlasts(wrapper: Any, key: object, fills: int, used: int) -> bool:
+    """Whether a key is still there after `fills` results of a call that has used `used` keys: the oldest go first."""
     info = wrapper.cache_info()
-    return info.maxsize is None or info.currsize + count <= info.maxsize
+    if info.maxsize is None or info.currsize + fills <= info.maxsize:
+        return True
+    links = _parts(wrapper)[0]
+    newer = next((number for number, link in enumerate(reversed(links[0::3])) if same_key(link, key)), info.maxsize)
+    return newer + used < info.maxsize
 
 
 class _Sought:
@@ -186,20 +192,21 @@ class CacheUsed:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     value: Any
+    key: Any = None
     failed: bool = False
 
 
 class CachedValue(Continuation):
     """The function behind an outside cache has returned or raised: write-back fills the cache."""
 
-    __slots__ = ("call", "key", "before", "effects", "cont")
+    __slots__ = ("call", "before", "effects", "cont")
 
-    def __init__(self, vm: VM, call: CacheUsed, key: object, cont: object) -> None:
-        self.call, self.key, self.cont = call, key, cont
+    def __init__(self, vm: VM, call: CacheUsed, cont: object) -> None:
+        self.call, self.cont = call, cont
         self.before, self.effects = fingerprint(vm.heap), len(vm.effects.noted)
 
     def returned(self, vm: VM, frame: Frame, value: object) -> None:
-        wrapper, key = self.call.wrapper, self.key
+        wrapper, key = self.call.wrapper, self.call.key
         pure = len(vm.effects.noted) == self.effects and fingerprint(vm.heap) == self.before
         if pure and (is_constant(value) or is_a(value, type) or type(value) in _FUNCTIONS):  # a hit gives the same
             place = CallOf(Pinned(kept_or), (Pinned(wrapper), Pinned(key), Pinned(value)))
@@ -212,7 +219,7 @@ class CachedValue(Continuation):
         vm.give(value, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
-        guard_absent(vm, self.call.wrapper, self.key)
+        guard_absent(vm, self.call.wrapper, self.call.key)
         vm.effects.noted.append(replace(self.call, failed=True))
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
@@ -230,29 +237,49 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: obj
     function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
     if type(function) is not types.FunctionType or settings is None:
         raise Break("SB013", "a cache around something else than a Python function")
+    if function.__globals__ is typing.__dict__:  # reached through C code, as in `*Ts`; otherwise a rule of class_makers
+        for value in (*args, *kwargs.values()):
+            vm.heap.expose_deep(value)
+        return vm.give(vm.native_unhooked(wrapper, args, kwargs), cont)
     originals = [_hashable(vm, value) for value in (*args, *kwargs.values())]
     vm.guard_identity(wrapper)
     named = dict(zip(kwargs, originals[len(args):], strict=True))
     key = key_of(wrapper, tuple(originals[:len(args)]), named, settings()["typed"])
-    call = CacheUsed(wrapper, args, kwargs, None)
+    call = CacheUsed(wrapper, args, kwargs, None, key)
     fills = vm.caches.fills.get(id(wrapper), ())
-    if fills:  # earlier results, and those of the trace, must still be there
-        if not has_room(wrapper, len(fills)):
-            raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
-        vm.heap.guard_call(has_room, True, Pinned(wrapper), Pinned(len(fills)))
+    kept = kept_result(wrapper, key)
+    if fills:
+        _guard_age(vm, call, kept is not ABSENT, len(fills))
     for known, value in fills:
         if same_key(known, key):
             vm.effects.noted.append(replace(call, value=value))
             return vm.give(value, cont)
-    kept = kept_result(wrapper, key)
     if kept is ABSENT:
-        return vm.call(function, args, kwargs, CachedValue(vm, call, key, cont))
+        return vm.call(function, args, kwargs, CachedValue(vm, call, cont))
     bounded = wrapper.cache_info().maxsize is not None
     source: Any = CallOf(Pinned(kept_result), (Pinned(wrapper), Pinned(key))) if bounded or not is_lookup_key(key) \
         else Key(Pinned(table_of(wrapper)), key)
     value = vm.heap.adopt(kept, source)
     vm.effects.noted.append(replace(call, value=value))
     vm.give(value, cont)
+
+
+def _guard_age(vm: VM, call: CacheUsed, is_kept_before: bool, fills: int) -> None:
+    """Results that this call has used, or finds, are still there: a full cache pushes out those unused for longest."""
+    most = call.wrapper.cache_info().maxsize
+    if most is None:
+        return
+    used: list[Any] = []
+    for each in vm.effects.noted:
+        if type(each) is CacheUsed and each.wrapper is call.wrapper and not each.failed:
+            if not any(same_key(each.key, key) for key in used):
+                used.append(each.key)
+    is_used = any(same_key(call.key, key) for key in used)
+    asks = is_kept_before and not is_used
+    if len(used) > most or asks and not outlasts(call.wrapper, call.key, fills, len(used)):
+        raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
+    if asks:
+        vm.heap.guard_call(outlasts, True, *map(Pinned, (call.wrapper, call.key, fills, len(used))))
 
 
 def _hashable(vm: VM, value: object) -> Any:

@@ -76,7 +76,15 @@ def _subscriptions() -> list[Any]:
             entry = entry.__func__ if type(entry) is classmethod else entry
             if type(entry) in (types.FunctionType, types.ClassMethodDescriptorType):  # Generic is C code since 3.12
                 found.append(entry)
-    return found
+    return found + _of_type_parameters()
+
+
+def _of_type_parameters() -> list[Any]:
+    """Methods of type variables that are C code, since 3.12: they call functions of typing."""
+    owners = (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple, typing.ParamSpecArgs, typing.ParamSpecKwargs)
+    names = ("__typing_subst__", "__typing_prepare_subst__", "__mro_entries__", "__or__", "__ror__", "__eq__", "__ne__")
+    entries = [owner.__dict__.get(name) for owner in owners for name in names]
+    return [entry for entry in entries if type(entry) in (types.MethodDescriptorType, types.WrapperDescriptorType)]
 
 
 @rule(*_subscriptions())

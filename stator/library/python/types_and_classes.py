@@ -415,5 +415,13 @@ def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
     return registered
 
 
+@rule(_abc._reset_registry, _abc._reset_caches)
+def _abc_reset(vm: VM, callee: Any, cls: object, /) -> None:
+    if id(cls) not in vm.fresh:
+        raise Break("SB006", "registrations with an abstract base class from outside are removed")
+    vm.native(callee, (cls,))
+    note(vm, PlainCall(callee, (cls,), {}), False)
+
+
 rule(_abc._abc_subclasscheck)(lambda vm, cls, sub, /: guard_registrations(vm, cls, sub))
 rule(_abc.get_cache_token)(lambda vm: _abc.get_cache_token())

@@ -28,15 +28,22 @@ from stator.settings import marks, stance
 BACKWARD = "a backward pass inside captured code"
 
 
+def namespace_name(frame: Frame) -> str:
+    return "" if frame.scope is None else str(frame.scope.namespace.get("__name__"))
+
+
 @rule(marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling,
       unasked=True)
 def _is_compiling(vm: VM) -> bool:
-    """Optimisers, torch's and those that its hooks call, avoid numbers then; here they compute as they do eagerly."""
+    """Optimisers, torch's and those that its hooks call, avoid numbers then; here they compute as they do eagerly.
+
+    So does nn.Module's own call, which leaves out hooks that are always called where `forward` raises.
+    """
     frame: Frame | None = vm.running
-    while frame is not None and not (frame.scope is not None and str(
-            frame.scope.namespace.get("__name__")).startswith("torch.optim")):
+    in_module_call = frame is not None and namespace_name(frame).startswith("torch.nn.modules.")
+    while frame is not None and not namespace_name(frame).startswith("torch.optim"):
         frame = frame.parent or frame.outer
-    shown = Strategy.COMPILING_SHOWN not in vm.turned_off and frame is None
+    shown = Strategy.COMPILING_SHOWN not in vm.turned_off and frame is None and not in_module_call
     vm.policy.compiling_shown = vm.policy.compiling_shown or shown
     return shown
 

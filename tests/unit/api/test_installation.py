@@ -308,3 +308,69 @@ def test_what_a_function_calls_that_torch_disables_alone_is_captured() -> None:
                     assert compiled(torch.ones(2)).tolist() == [9, 9]
             graphs = [event.graph for event in log if isinstance(event, events.CaptureFinished) and event.graph]
             assert {node.name for graph in graphs for node in graph.graph.nodes if "call" in node.op} == names
+
+
+def test_guard_fail_fn_is_called_at_a_recompile() -> None:
+    import torch._dynamo
+
+    def scaled(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+    found: list[Any] = []
+    compiled = torch._dynamo.optimize("eager", guard_fail_fn=found.append)(scaled)
+    for n in (2, 2, True, 3):
+        assert torch.equal(compiled(torch.ones(2), n), scaled(torch.ones(2), n))
+    assert len(found) == 2 and found[0].orig_code is scaled.__code__
+    assert "n" in found[0].reason and "True" in found[0].reason and found[0][0] is found[0].reason
+
+
+def test_a_function_of_run_is_part_of_a_capture() -> None:
+    import torch._dynamo
+
+    @torch._dynamo.run
+    def wave(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * 10
+
+    compiled = torch.compile(lambda x: wave(x) + 1, backend="eager", fullgraph=True)
+    for x in (torch.ones(2), torch.zeros(2)):
+        value, count = captures(compiled, x)
+        assert torch.equal(value, wave(x) + 1) and count == int(bool(x.any()))
+
+
+def test_backends_for_debugging_are_listed_as_torch_lists_them() -> None:
+    import torch._dynamo
+
+    for list_backends in (torch.compiler.list_backends, torch._dynamo.list_backends):
+        assert "eager" not in list_backends() and "inductor" in list_backends()
+        assert {"eager", "aot_eager", "inductor"} <= set(list_backends(exclude_tags=()))  # type: ignore[arg-type]
+
+
+def test_a_region_without_errors_does_not_lift_fullgraph() -> None:
+    import torch._dynamo
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        with torch._dynamo.error_on_graph_break(False):
+            torch._dynamo.graph_break()
+        return x + 2
+
+    with pytest.raises(stator.Unsupported):
+        torch.compile(broken, backend="eager", fullgraph=True)(torch.ones(2))
+    assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [3, 3]
+    with torch._dynamo.error_on_graph_break(True), pytest.raises(stator.Unsupported):
+        torch.compile(lambda x: stator.graph_break() or x, backend="eager")(torch.ones(2))
+    with torch._dynamo.error_on_graph_break(True):
+        assert torch.compile(broken, backend="eager")(torch.ones(2)).tolist() == [3, 3]
+    for wrong in ((), ("foo",)):
+        with pytest.raises(TypeError):
+            torch._dynamo.error_on_graph_break(*wrong)
+
+
+def test_the_stance_that_compiles_the_first_call_for_the_moment() -> None:
+    compiled = torch.compile(lambda x, n: x * n, backend="eager")
+    counts = []
+    with torch.compiler.set_stance("aot_eager_then_compile"):
+        for n in (2, 3, 3):
+            value, count = captures(compiled, torch.ones(n), n)
+            assert value.tolist() == [n] * n
+            counts.append(count)
+    assert counts == [0, 1, 0]
