@@ -419,7 +419,7 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     return result
 
 
-def beside_inputs(vm: VM, application: Application, state: list[Any] | None) -> list[Any]:
+def beside_inputs(vm: VM, application: Application, state: list[object] | None) -> list[object]:
     """Fingerprints without the writes to arguments from outside, which the node repeats."""
     trackers = {id(vm.heap.by_standin.get(id(value))) for value in application.inputs if type(value) is FakeTensor}
     return [[item for item in each if not (type(item) is tuple and item and item[0] in trackers)]

@@ -136,7 +136,7 @@ def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]
         raise Break("SB016", "a reentrant checkpoint of tensors of other classes, with gradients")
 
 
-def without_gradients(vm: VM, cont: Any, function: object, args: tuple[Any, ...]) -> None:
+def without_gradients(vm: VM, cont: Continuation | None, function: object, args: tuple[object, ...]) -> None:
     """Interpret torch's own code, which warns, and follows no gradient in `function`: no pass will need the state of
     the random streams."""
     apply = vm.sync(lambda: vm.load_attr(torch.utils.checkpoint.CheckpointFunction, "apply"))

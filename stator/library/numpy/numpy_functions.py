@@ -36,6 +36,7 @@ _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, n
                                  numpy.asfortranarray, numpy.zeros_like, numpy.ones_like, numpy.full_like)))
 _ARRAY_CALLABLES = array_callables()
 _MAKERS = [getattr(numpy, name) for name in MAKERS]
+Data = Any  # a number, a tensor, or nested lists and tuples of them
 _OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: None}  # dtypes in torch.tensor; None: the default dtype
 _EXACT = 2 ** 24  # up to which integers are the same in float32, however they are converted
 
@@ -152,7 +153,7 @@ def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return make_tensor(vm, callee, args, kwargs)
 
 
-def _held(vm: VM, data: Any) -> Any:
+def _held(vm: VM, data: Data) -> Any:
     """A new tensor of a scalar of the graph or a list of them, or of a list of arrays; None where there is neither."""
     if type(data) in GRAPH_SCALARS:
         return vm.torch_call(torch.clone, (data.tensor,), None)
@@ -171,7 +172,7 @@ def _held(vm: VM, data: Any) -> Any:
     return vm.torch_call(torch.stack, (parts,), None)
 
 
-def _stacked(vm: VM, data: Any, dtype: object) -> Any:
+def _stacked(vm: VM, data: Data, dtype: object) -> FakeTensor | None:
     """The tensor of nested lists of numbers and of tensors with one item, side by side; None where torch has a rule."""
     leaves = list(_leaves(vm, data)) if type(data) is list or type(data) is tuple else []
     tensors = [leaf for leaf in leaves if type(leaf) is FakeTensor]
@@ -190,7 +191,7 @@ def _stacked(vm: VM, data: Any, dtype: object) -> Any:
     return _side_by_side(vm, data, own)
 
 
-def _leaves(vm: VM, data: Any) -> Iterator[Any]:
+def _leaves(vm: VM, data: Data) -> Iterator[Data]:
     if type(data) is list or type(data) is tuple:
         vm.heap.expose(data)
         for part in data:
@@ -204,7 +205,7 @@ def _is_plain_item(leaf: FakeTensor) -> bool:
         and leaf.layout is torch.strided and not leaf.is_conj() and not leaf.is_neg()
 
 
-def _side_by_side(vm: VM, data: Any, dtype: torch.dtype) -> Any:
+def _side_by_side(vm: VM, data: Data, dtype: torch.dtype) -> FakeTensor:
     if type(data) is FakeTensor:
         return vm.torch_call(torch.reshape, (data, ()), None) if data.dim() else data
     if type(data) in _OF_NUMBERS:
