@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 import threading
 import types
@@ -24,8 +25,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from stator import _core, _hook
 from stator.breaks import Break, Strategy
 from stator.code.decode import decode
-from stator.graph.analysis.shared_memory import refuses_writes
+from stator.graph.analysis.shared_memory import wording_of_refusal
 from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.record.input_recorder import GraphInput
 from stator.graph.record.recorder import Recorder
 from stator.graph.record.refused_operations import TraceFakes
 from stator.graph.state.quiet_logging import muted
@@ -189,6 +191,8 @@ def new_fake_mode() -> FakeTensorMode:
         del sys.tracebacklimit
 
 
+_WRITES = re.compile("in-?place")  # autograd's errors about writes
+
 # Checks where a trace ends: what the program has begun and not ended breaks, at a value and at an exception.
 RETURN_CHECKS = (function_mode_stack.require_balance, gradients.require_left, backward_code.require_kept,
                  autograd_hooks.require_popped, warning_filters.require_ended)
@@ -208,12 +212,19 @@ def new_vm(fake_mode: FakeTensorMode, state: GlobalState, exact: bool) -> VM:
     recorder.services.class_of = functools.partial(tensor_class, vm)
     recorder.services.refuse_patched = functools.partial(refuse_patched_call, vm)
     recorder.services.note_stop = vm.place
-    recorder.services.note_refused = lambda each: heap.guard_call(
-        refuses_writes, refuses_writes(each.tensor), each.source)
+    recorder.services.note_refused = functools.partial(note_refused, heap)
     vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
     return vm
+
+
+def note_refused(heap: Heap, given: GraphInput, error: Exception) -> None:
+    """Guard the history of an input, by which autograd words an error; break where no stand-in has such a one."""
+    wording = wording_of_refusal(given.tensor)
+    if wording == "odd" and type(error) is RuntimeError and _WRITES.search(str(error)):
+        raise Break("SB017", f"the error of a write to a view of before the call: {error}")
+    heap.guard_call(wording_of_refusal, wording, given.source)
 
 
 @contextlib.contextmanager

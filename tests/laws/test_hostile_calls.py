@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+import stator
 from tests.comparison import Surroundings, call, compare_worlds, require_same, stator_compiler
 from tests.comparison.call_outcome import CLOSE, EXACT
 from tests.comparison.eager_and_compiled import GraphCounter, World
@@ -157,6 +160,41 @@ def write_to_memory_of_an_argument() -> Made:
     return function, [shared, call(inputs(5, 4), inputs(4) + 1), call(inputs(4, 4), inputs(4) + 2)], [], nothing
 
 
+def leaf() -> torch.Tensor:
+    return inputs(4).requires_grad_()
+
+
+def without_grad(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    value = make()
+    with torch.no_grad():
+        return value.view(2, 2)
+
+
+VIEWS: list[Callable[[], torch.Tensor]] = [
+    lambda: inputs(4).view(2, 2), lambda: without_grad(leaf), leaf, lambda: leaf().view(2, 2), lambda: leaf().unbind()[0],
+    lambda: leaf().detach().view(2, 2).requires_grad_(), lambda: (leaf() * 1).unbind()[0], lambda: (leaf() * 1).view(2, 2),
+    lambda: without_grad(lambda: leaf() * 1)]
+
+
+@program
+def writes_to_views_of_before() -> Made:
+    def function(x: torch.Tensor) -> Any:
+        found: list[Any] = []
+        for write in (lambda: x.add_(1), lambda: x.view(-1).add_(1), lambda: x.requires_grad_().mul_(2)):
+            try:
+                found.append(write().shape)
+            except RuntimeError as error:
+                found.append(str(error))
+        return found
+
+    return function, [functools.partial(lambda make: ((make(),), {}), each) for each in VIEWS], [], nothing
+
+
+@program
+def bytes_of_a_tensor() -> Made:
+    return (lambda x: (x.nbytes, x.t().nbytes, x * 2)), [call(inputs(2, 3)), call(inputs(4, 5)), call(inputs(6, 7))], [], nothing
+
+
 def hook_on_a_leaf(returned: Any, method: str) -> Callable[[], Made]:
     def make() -> Made:
         leaf, log = nn.Parameter(inputs(3)), []  # type: ignore[var-annotated]
@@ -217,3 +255,19 @@ def test_is_as_in_eager(make: Callable[[], Made], dynamic: bool | None, backend:
 
     compiler = stator_compiler(GraphCounter(backend).backend, dynamic=dynamic)
     require_same(compare_worlds(world, compiler, checks=EXACT if backend == "eager" else CLOSE))
+
+
+@pytest.mark.parametrize("function", [lambda x: nn.functional.softmax(x), lambda x: x[None].T, lambda x: torch.tensor(x)],
+                         ids=["softmax", "T", "tensor"])
+def test_a_capture_does_not_warn_beside_the_program(function: Callable[[torch.Tensor], Any]) -> None:
+    torch.set_warn_always(True)
+    try:
+        compiled, texts = stator.compile(function, backend="eager"), []
+        for run in (function, compiled, compiled):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                run(inputs(2, 3))
+            texts.append([str(warning.message) for warning in caught])
+    finally:
+        torch.set_warn_always(False)
+    assert len(texts[0]) == 1 and texts == [texts[0]] * 3

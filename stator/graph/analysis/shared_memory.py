@@ -98,6 +98,16 @@ def refuses_writes(tensor: torch.Tensor) -> bool:
         return _requires_grad(tensor) and (_is_leaf(tensor) or base is not None and _is_leaf(base))
 
 
+def wording_of_refusal(tensor: torch.Tensor) -> str:
+    """How autograd words that it refuses a write: as for a "leaf", a "view" of one, or in another way, "odd"."""
+    with torch._C.DisableTorchFunction():
+        if _base(tensor) is None:
+            return "leaf" if _requires_grad(tensor) and _is_leaf(tensor) else ""
+        if _is_leaf(tensor) or torch._C._autograd._get_creation_meta(tensor) != torch._C._autograd.CreationMeta.DEFAULT:
+            return "odd"
+        return "view" if refuses_writes(tensor) else ""
+
+
 def is_view(tensor: torch.Tensor) -> bool:
     """Whether autograd takes a tensor for a view of another one."""
     with torch._C.DisableTorchFunction():

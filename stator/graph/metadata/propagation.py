@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTens
 
 from stator.graph.metadata.layout_rules import ARGUMENT, WRITTEN, foresee
 from stator.graph.metadata.write_layouts import foresee_write
+from stator.graph.state.quiet_logging import Heard
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})
@@ -176,7 +177,8 @@ class Propagation:
         """The entry of a call: one that was learned, or that a rule foresees; None where there is none."""
         entry: tuple[Any, ...] | None = _memo.get(key)
         if entry is None:
-            entry = (foresee_write if in_place else foresee)(func, args, kwargs, self.tensor_key)
+            with Heard():  # torch warns as it runs the operation
+                entry = (foresee_write if in_place else foresee)(func, args, kwargs, self.tensor_key)
             if entry is not None and len(_memo) < _LIMIT:
                 _memo[key] = entry
                 _held.append(func)

@@ -51,6 +51,7 @@ _TORCH_BUG = "INTERNAL ASSERT FAILED"
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]
+_WARNING = frozenset({"grad", "T"})  # attributes that warn
 
 
 class Recorder(InputRecorder):
@@ -311,7 +312,7 @@ class Recorder(InputRecorder):
                 failure = refused.raised_by_eager(func, args, kwargs, error, self.services.class_of, self.inputs)
                 for fake in pytree.tree_leaves((args, kwargs)):
                     for each in refused.inputs_behind(fake, self.inputs) if type(fake) is FakeTensor else ():
-                        self.services.note_refused(each)
+                        self.services.note_refused(each, failure)
             raise failure  # not in the handler: the rule's error is no context for the program
 
     def _items_of_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -355,8 +356,10 @@ class Recorder(InputRecorder):
             self.uncertain.check(name, False, (fake,), {})
         listening = self.services.listening
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
-                nullcontext() if listening is muted and name != "grad" else listening(name, None, {}):
+                nullcontext() if listening is muted and name not in _WARNING else listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
+            if name == "nbytes" and wrapper is None and not refused.is_sparse(fake):
+                return fake.numel() * fake.element_size()  # the attribute itself refuses sizes that are symbols
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):
             self.record("getattr", name, (fake,), {}, result)
