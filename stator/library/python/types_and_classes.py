@@ -6,6 +6,7 @@ import _abc
 import abc
 import builtins
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -417,7 +418,7 @@ def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
 
 
 @rule(_abc._reset_registry, _abc._reset_caches)
-def _abc_reset(vm: VM, callee: object, cls: object, /) -> None:
+def _abc_reset(vm: VM, callee: Callable[[object], None], cls: object, /) -> None:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "registrations with an abstract base class from outside are removed")
     vm.native(callee, (cls,))
