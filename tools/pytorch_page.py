@@ -1,6 +1,7 @@
 """List PyTorch's tests that do not pass under Stator.   records of `python -m tests.pytorch`  ->  docs/pytorch-tests.md
 
     python tools/pytorch_page.py STATOR.jsonl... -- TORCH.jsonl...
+    python tools/pytorch_page.py --again STATOR.jsonl...     only tests that the page lists were run again
 
 Of a test with several records the last one counts. `tests/pytorch/judgements.txt` has one judgement a line, the first
 that fits counts: an expression that file, test and last lines are searched for, a kind, and a reason.
@@ -102,7 +103,58 @@ def page(stator: dict[tuple[str, str], Record], torch: dict[tuple[str, str], Rec
         "| file | test | on torch | kind | reason |", "|---|---|---|---|---|", *rows, ""])
 
 
+class Row(NamedTuple):
+    """One line of the page."""
+
+    file: str
+    name: str
+    peer: str
+    kind: str
+    reason: str
+
+    @classmethod
+    def of(cls, line: str) -> Row:
+        return cls(*(part.strip("` ") if place < 2 else part for place, part in enumerate(line.strip("| ").split(" | "))))
+
+    def text(self) -> str:
+        return f"| `{self.file}` | `{self.name}` | {self.peer} | {self.kind} | {self.reason} |"
+
+
+def page_again(text: str, stator: dict[tuple[str, str], Record], known: list[Judgement]) -> str:
+    """The page after some of its tests were run again: without those that pass now, others judged anew."""
+    again = {(record.file.removesuffix(".py"), record.test.partition(".")[2]): record for record in stator.values()}
+    head, rows = text.split("| kind |")[0], [Row.of(line) for line in text.splitlines() if line.startswith("| `")]
+    kept = []
+    for row in rows:
+        record = again.get((row.file, row.name)) or Record(f"{row.file}.py", f"T.{row.name}", "not run", "")
+        if record.verdict == "not run" and judge(record, known) is None:  # judged by its last lines
+            kept.append(row)
+        elif record.verdict not in PASSED:
+            found = judge(record, known)
+            kept.append(row._replace(kind="not judged" if found is None else found.kind,
+                                     reason="" if found is None else found.reason))
+    passed = re.search(r"of ([\d,]+) tests ([\d,]+) pass", head)
+    assert passed is not None
+    fewer, there = len(rows) - len(kept), sum(row.peer == "passed" for row in kept)
+    count = int(passed[2].replace(",", "")) + fewer
+    head = head.replace(passed[0], f"of {passed[1]} tests {count:,} pass")
+    head = re.sub(r"and \d+ do not pass; \d+ of", f"and {len(kept)} do not pass; {there} of", head)
+    counts = collections.Counter(row.kind for row in kept)
+    peers = collections.Counter(row.kind for row in kept if row.peer == "passed")
+    table = [f"| {kind} | {KINDS.get(kind, '')} | {counts[kind]} | {peers[kind]} |" for kind in [*KINDS, "not judged"]
+             if counts[kind]]
+    return head + "\n".join([
+        "| kind | what the test asserts | tests | pass on torch |", "|---|---|---|---|", *table,
+        f"| all | | {len(kept)} | {there} |", "",
+        "| file | test | on torch | kind | reason |", "|---|---|---|---|---|", *[row.text() for row in kept], ""])
+
+
 def main(arguments: list[str]) -> int:
+    if arguments[0] == "--again":
+        known = judgements(JUDGEMENTS.read_text(encoding="utf-8"))
+        PAGE.write_text(page_again(PAGE.read_text(encoding="utf-8"), last_records(arguments[1:]), known),
+                        encoding="utf-8")
+        return 0
     at = arguments.index("--")
     known = judgements(JUDGEMENTS.read_text(encoding="utf-8"))
     PAGE.write_text(page(last_records(arguments[:at]), last_records(arguments[at + 1:]), known), encoding="utf-8")

@@ -30,6 +30,17 @@ def test_the_last_record_counts(tmp_path: Path) -> None:
     assert "`one`" not in text
 
 
+def test_tests_that_were_run_again() -> None:
+    known = pytorch_page.judgements("two | counts | a number\nthree | texts | a message")
+    records = {name: Record("test_a.py", f"A.{name}", "different", "") for name in ("one", "two", "three")}
+    there = {("test_a.py", "A.two"): Record("test_a.py", "A.two", "passed", "")}
+    text = pytorch_page.page({each.key: each for each in records.values()}, there, [*known, *pytorch_page.judgements("one | texts | x")])
+    again = {each.key: each for each in (Record("test_a.py", "A.one", "passed", ""), Record("test_a.py", "A.three", "counts", ""))}
+    changed = pytorch_page.page_again(text, again, known)
+    left = [Record("test_a.py", "A.one", "passed", ""), records["two"], records["three"]]
+    assert changed == pytorch_page.page({each.key: each for each in left}, there, known)
+
+
 def test_each_line_of_the_page_has_a_reason() -> None:
     rows = [line.split(" | ") for line in pytorch_page.PAGE.read_text().splitlines() if line.startswith("| `")]
     assert len(rows) > 200 and all(row[3] in pytorch_page.KINDS and len(row[4]) > 10 for row in rows)
