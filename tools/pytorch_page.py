@@ -114,7 +114,8 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, line: str) -> Row:
-        return cls(*(part.strip("` ") if place < 2 else part for place, part in enumerate(line.strip("| ").split(" | "))))
+        parts = line.strip("| ").split(" | ")
+        return cls(*(part.strip("` ") if place < 2 else part for place, part in enumerate(parts)))
 
     def text(self) -> str:
         return f"| `{self.file}` | `{self.name}` | {self.peer} | {self.kind} | {self.reason} |"
