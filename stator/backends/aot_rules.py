@@ -107,7 +107,7 @@ def _replace(rules: dict[Any, Callable[..., Any]]) -> None:
 class Unmerged:
     """An operator in one node of a graph, which equals no other node's."""
 
-    def __init__(self, operator: Any) -> None:
+    def __init__(self, operator: Callable[..., object]) -> None:
         self.operator = operator
         self.__name__ = operator.__name__
 
@@ -124,13 +124,13 @@ def results_kept_apart() -> Iterator[None]:
 
     AOTAutograd computes equal nodes once unless the graph returns them, and looks for that at single results alone.
     """
-    partitioners = importlib.import_module("torch._functorch.partitioners")
-    merge = partitioners.fx_graph_cse
-    partitioners.fx_graph_cse = functools.partial(_merge_inner, merge)
+    names = vars(importlib.import_module("torch._functorch.partitioners"))
+    merge = names["fx_graph_cse"]
+    names["fx_graph_cse"] = functools.partial(_merge_inner, merge)
     try:
         yield
     finally:
-        partitioners.fx_graph_cse = merge
+        names["fx_graph_cse"] = merge
 
 
 def _merge_inner(merge: Callable[[fx.Graph], fx.Graph], graph: fx.Graph) -> fx.Graph:
