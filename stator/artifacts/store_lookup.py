@@ -39,12 +39,17 @@ class Call(NamedTuple):
     """One compile() call that has missed."""
 
     entry: weakref.ref[Thing]
-    receiver: type | None  # the class of `self`
+    held: weakref.ref[type] | None  # the class of `self`
 
     @property
     def site(self) -> Site | None:
+        """None where the entry is gone, or the class that it was made for."""
         entry = self.entry()
-        return None if entry is None else entry._stator_site
+        return None if entry is None or self.held is not None and self.held() is None else entry._stator_site
+
+    @property
+    def receiver(self) -> type | None:
+        return None if self.held is None else self.held()
 
 
 class Slot:
@@ -118,7 +123,7 @@ def look_up(site: EarlySite, bound: tuple[Thing, ...]) -> None:
     call = calls.get(owner)
     if call is None:
         is_method = bool(bound) and site.fn.__code__.co_varnames[:1] == ("self",)
-        call = calls[owner] = Call(weakref.ref(site.compiled), type(bound[0]) if is_method else None)
+        call = calls[owner] = Call(weakref.ref(site.compiled), weakref.ref(type(bound[0])) if is_method else None)
     if owner in slots or not store.is_used():
         return
     slots[owner] = None

@@ -22,7 +22,7 @@ from stator.backends.step_gradients import EngineGradients, take_gradients_betwe
 from stator.graph.analysis.autograd_boundaries import BOUNDARY, InOnePiece, is_boundary
 from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
 from stator.graph.analysis.step_functions import GRADIENTS
-from stator.graph.fx.graph_modules import TEXT, Source, last_uses
+from stator.graph.fx.graph_modules import TEXT, InnerGraphModule, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
 from stator.ranks.buckets import BUCKET
 
@@ -236,7 +236,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
         known[node] = graph.node_copy(node, copied)
         known[node].meta.pop(BUCKET, None)
     graph.output(tuple(known[node] for node in step.outputs))
-    return fx.GraphModule(gm, graph)
+    return InnerGraphModule(gm, graph)
 
 
 def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:

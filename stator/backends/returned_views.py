@@ -17,6 +17,7 @@ from torch.fx.node import map_arg
 
 from stator.graph.analysis.autograd_boundaries import wants_grad
 from stator.graph.analysis.mutation import changes_views, storage_of, tensors_in, writes, written_storages
+from stator.graph.fx.graph_modules import InnerGraphModule
 from stator.graph.fx.nodes import run_target
 
 Function = Callable[..., Any]
@@ -75,7 +76,7 @@ def without_views(gm: fx.GraphModule, steps: list[fx.Node], kept: list[fx.Node])
     for node in reversed(steps):
         if not copies[node].users:
             graph.erase_node(copies[node])
-    module = fx.GraphModule(gm, graph)
+    module = InnerGraphModule(gm, graph)
     module.meta.update(gm.meta)
     return module
 

@@ -15,6 +15,8 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.fx.graph_modules import InnerGraphModule
+
 Compiled = Callable[..., object]
 
 
@@ -44,7 +46,7 @@ def with_symbols(
     graph.output(graph.graph_copy(gm.graph, copied))
     end, last = (next(iter(reversed(each.nodes))) for each in (graph, gm.graph))
     end.meta = dict(last.meta)
-    made = fx.GraphModule(gm, graph)
+    made = InnerGraphModule(gm, graph)
     made.meta.update(gm.meta)
     places = [(place, dim) for _, place, dim in missing]
 

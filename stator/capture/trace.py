@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from stator import _core, _hook
 from stator.breaks import Break, Strategy
@@ -128,6 +129,8 @@ def refuse_dual_level(vm: VM) -> None:
 def refuse_active_modes() -> None:
     """Suspend modes of the user: they see every operation, and operations on fakes are not the program's."""
     if torch._C._len_torch_dispatch_stack():
+        if all(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
+            raise Break("SB005", "a FakeTensorMode is active: the call computes no values", once=True)
         raise Break("SB005", "a TorchDispatchMode is active")
     if torch._C._functorch.get_interpreter_stack():
         stop = Break("SB016", "a functorch transform is active")

@@ -15,7 +15,7 @@ import torch
 
 from stator import api
 from stator.capture.compiled_module import pose_as_torchs
-from stator.installation import torch_artifacts, torch_compile, torch_fx, torch_names
+from stator.installation import symbolic_trace, torch_artifacts, torch_compile, torch_names
 from stator.installation.torch_compile import is_operator_of_torch
 from stator.installation.torch_config import in_torchs_config
 from stator.settings.process_config import config
@@ -50,7 +50,7 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
         for name in _BY_NAME:
             setattr(torch.compiler, name, getattr(api, name))
         torch_names.replace()
-        torch_fx.replace()
+        symbolic_trace.replace()
         pose_as_torchs(True)
         config.follow(in_torchs_config)
 
@@ -64,7 +64,7 @@ def uninstall() -> None:
         _replaced.clear()
         torch_compile.forget()
         torch_names.put_back()
-        torch_fx.put_back()
+        symbolic_trace.put_back()
         pose_as_torchs(False)
         config.follow(None)
 

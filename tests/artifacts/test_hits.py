@@ -16,7 +16,10 @@ import torch
 import stator
 from stator import events
 from stator.artifacts import entry_files, environment, signing, site_reader
+from stator.artifacts.value_writer import NotPortable, ValueWriter
+from stator.backends import registry
 from tests.artifacts import set_order
+from tests.artifacts.mutations import program_of
 from tests.own_process import in_forked_interpreters, in_new_interpreters
 
 
@@ -81,16 +84,20 @@ def test_values_of_one_process_are_not_stored(fn: Callable[..., Any], why: str |
         assert why is None or why in str(stator.why_not_cached(compiled))
 
 
-def test_orders_of_sets_belong_to_one_hash_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_of_sets_are_those_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strings have other hashes in another process: an entry is used where its sets have the same order there."""
     rows = []
-    for what, seed in (("save", "1"), ("load", "1"), ("load", "2")):
+    for what, seed in (("save", "1"), ("load", "1"), ("load", "2"), ("load", "4")):
         monkeypatch.setenv("PYTHONHASHSEED", seed)
         output, = in_new_interpreters(["-m", "tests.artifacts.set_order", what, str(tmp_path)])
         rows.append(json.loads(output.splitlines()[-1]))
     seeded = [each.__name__ for each in set_order.SEEDED]
-    assert rows[0]["stored"] == [*seeded, "in_order"]  # addresses of classes belong to one process
-    assert rows[1] == {"stored": [], "loaded": [*seeded, "in_order"], "wrong": []}
-    assert rows[2] == {"stored": [], "loaded": ["in_order"], "wrong": []}
+    rest = [each.__name__ for each in set_order.IN_ORDER]
+    assert rows[0]["stored"] == [*seeded, *rest]  # addresses of classes belong to one process
+    assert rows[1] == {"stored": [], "loaded": [*seeded, *rest], "wrong": []}
+    assert [row["wrong"] for row in rows] == [[]] * 4
+    assert all(set(rest) <= set(row["loaded"]) < {*seeded, *rest} for row in rows[2:])
+    assert sorted(["of_two" in row["loaded"] for row in rows[2:]]) == [False, True]
 
 
 @pytest.mark.parametrize(("fact", "text"), [("processor", "AVX2"), ("driver", 12040), ("GPU", "another GPU 9.0"),
@@ -238,3 +245,63 @@ def test_the_order_of_attention_kernels_is_settled_before_its_guard(tmp_path: Pa
     with events.record() as log:
         assert torch.equal(loaded(x), attended(x))
     assert settled and not any(isinstance(each, events.CaptureStarted) for each in log)
+
+
+LINES = {
+    "a code object": "def h(x): return x\ndef program(x): return x * h.__code__.co_firstlineno",
+    "its positions": "def h(x): return x\ndef program(x): return x * list(h.__code__.co_positions())[0][0]",
+    "a traceback": "def program(x):\n    try: raise KeyError\n    except KeyError as e: return x * e.__traceback__.tb_lineno",
+    "equal code": "f = lambda x: x\ng = lambda x: x\ndef program(x): return x * (2 + (f.__code__ == g.__code__))"}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_an_entry_that_reads_a_line_belongs_to_that_line(kind: str, tmp_path: Path) -> None:
+    path, x, hits = str(tmp_path / "entries"), torch.ones(2), []
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key")):
+        for moved in (0, 0, 3):
+            (folder := tmp_path / "program").mkdir(exist_ok=True)
+            program = program_of("\n" * moved + LINES[kind], folder).program
+            if not Path(path).exists():
+                compiled = stator.compile(program, backend="eager")
+                compiled(x)
+                assert stator.save(compiled, path) == 1, stator.why_not_cached(compiled)
+                continue
+            with events.record() as log:
+                loaded = stator.load(path, program, backend="eager")
+                assert torch.equal(loaded(x), program(x))
+            hits.append(any(isinstance(each, events.EntryLoaded) for each in log))
+        assert hits == [True, False]
+        assert "have moved" in str(stator.why_not_cached(loaded))
+
+
+def interpreted(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    return module
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_backend_of_the_program_may_read_anything(named: bool, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_backends", {**registry._backends})
+    if named:
+        stator.register_backend(interpreted, name="interpreted_by_the_program")
+    compiled = stator.compile(compared, backend="interpreted_by_the_program" if named else interpreted)
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key"), artifact_dir=str(tmp_path / "store")), \
+            events.record() as log:
+        assert torch.equal(compiled(torch.ones(2)), compared(torch.ones(2)))
+        assert stator.save(compiled, str(tmp_path / "entries")) == 0
+    assert not (tmp_path / "entries").exists() and not [*tmp_path.glob("store/*.stator")]
+    assert "a function of the program, which may read anything" in str(stator.why_not_cached(compiled))
+    assert any(isinstance(each, events.NotCached) and "may read anything" in each.why for each in log)
+
+
+def test_passes_and_lowerings_of_the_program_are_settings_of_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config, lowering  # its import takes seconds
+
+    settings = stator.api.build_settings(backend="inductor")
+    before = environment.settings_facts(settings, ValueWriter(compared))
+    with config.patch(post_grad_custom_post_pass=lambda graph: None), pytest.raises(NotPortable, match="custom_post_pass"):
+        environment.settings_facts(settings, ValueWriter(compared))
+    monkeypatch.setitem(lowering.lowerings, torch.ops.aten.sin.default, interpreted)
+    found = environment.settings_facts(settings, ValueWriter(compared))
+    assert found.pop("lowerings of the program")[0] == "aten.sin.default"  # type: ignore[index, call-overload]
+    assert found == before

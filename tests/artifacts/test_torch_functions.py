@@ -34,11 +34,11 @@ def test_two_processes(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(stator.config, "artifact_key_file", str(tmp_path / "key"))
-    stator.install()
-    yield
-    stator.uninstall()
+def installed(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with stator.config.patch(artifact_key_file=str(tmp_path / "key")):
+        stator.install()
+        yield
+        stator.uninstall()
 
 
 @pytest.mark.usefixtures("installed")
@@ -57,12 +57,12 @@ def test_what_aot_compile_refuses() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_file_of_another_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_key_is_refused(tmp_path: Path) -> None:
     ahead = torch.compile(torch_functions.scaled, backend="eager", fullgraph=True).aot_compile(((torch.ones(2),), {}))
     ahead.save_compiled_function(str(tmp_path / "scaled"))
     data = (tmp_path / "scaled").read_bytes()
-    monkeypatch.setattr(stator.config, "artifact_key_file", str(tmp_path / "another" / "key"))
-    with pytest.raises(Exception, match="key"):
+    another = stator.config.patch(artifact_key_file=str(tmp_path / "another" / "key"))
+    with another, pytest.raises(Exception, match="key"):
         torch.compiler.load_compiled_function(io.BytesIO(data))
 
 

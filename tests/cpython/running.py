@@ -88,18 +88,18 @@ def run_module(module_name: str, wanted: Callable[[str], bool] = lambda name: Tr
                fullgraph: bool = False) -> Iterator[Outcome]:
     cases = cases_of(module_name)
     extension_rows.declare()
-    config.capture_iteration_limit = ITERATIONS
-    api.compile(len_of, backend="eager")([])  # what the first capture loads, the children inherit
-    gc.collect()
-    gc.freeze()  # tests call gc.collect() again and again: what is loaded by now is not theirs to scan
-    for case in cases:
-        if not wanted(name_of(case)):
-            continue
-        eager = in_child(lambda case=case: run_case(case, compiled=False))
-        compiled = None
-        if eager.status == "passed":
-            compiled = in_child(lambda case=case: run_case(case, compiled=True, fullgraph=fullgraph))
-        yield Outcome(name_of(case), eager, compiled)
+    with config.patch(capture_iteration_limit=ITERATIONS):
+        api.compile(len_of, backend="eager")([])  # what the first capture loads, the children inherit
+        gc.collect()
+        gc.freeze()  # tests call gc.collect() again and again: what is loaded by now is not theirs to scan
+        for case in cases:
+            if not wanted(name_of(case)):
+                continue
+            eager = in_child(lambda case=case: run_case(case, compiled=False))
+            compiled = None
+            if eager.status == "passed":
+                compiled = in_child(lambda case=case: run_case(case, compiled=True, fullgraph=fullgraph))
+            yield Outcome(name_of(case), eager, compiled)
 
 
 def len_of(items: list[Any]) -> int:

@@ -6,6 +6,9 @@ import torch
 
 from curriculum import call, case, ramp
 
+# CPython tells where such an iterator stands by __reduce__, which itertools has no longer since 3.14.
+UNREADABLE = None if "__reduce__" in vars(itertools.count) else "SB014: where the iterator stands cannot be read"
+
 
 @case(call(ramp(2)))
 def count_cycle_repeat(x):
@@ -59,12 +62,12 @@ def tee_and_pairwise(items, x):
     return list(zip(a, b)), list(itertools.pairwise(items)), list(itertools.pairwise([x, x + 1]))[0][1]
 
 
-@case(lambda: call(itertools.count(3), ramp(2)))
+@case(lambda: call(itertools.count(3), ramp(2)), breaks=UNREADABLE)
 def count_argument_is_advanced(c, x):
     return x + next(c) + next(c)
 
 
-@case(lambda: call(itertools.chain([1, 2], [3]), ramp(2)))
+@case(lambda: call(itertools.chain([1, 2], [3]), ramp(2)), breaks=UNREADABLE)
 def chain_argument_is_advanced(c, x):
     return x + next(c)
 

@@ -52,6 +52,9 @@ class Options(TypedDict, total=False):
     name: str
 
 
+Options.__annotations__  # since 3.14, the first read computes them, in an eager call
+
+
 @case()
 def named_tuple(x):
     out = Output(x.sum(), logits=x)

@@ -38,7 +38,7 @@ from stator.interp.calls import allowed_calls, native_calls
 from stator.interp.iteration import IteratorOf
 from stator.interp.objects import assignment, set_order
 from stator.interp.opcodes import exception_opcodes, name_opcodes
-from stator.interp.tensors import tensor_bookkeeping, tensor_copies
+from stator.interp.tensors import leaf_flags, tensor_copies
 from stator.interp.vm import VM
 from stator.library.python import (
     caches_and_locks,
@@ -160,7 +160,7 @@ SWITCHES = [
     Switch("changes of locks, streams and flags", without(Heap, "note_handled"),
            ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
             "flag_that_is_set_under_another_name")),
-    Switch("views of leaves", without(tensor_bookkeeping, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
+    Switch("views of leaves", without(leaf_flags, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
     Switch("dicts that are parts of objects", without(shared_state, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without_item(write_back._CONTENTS, ShadowKind.LIST), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without_item(write_back._CONTENTS, ShadowKind.DICT), ("order_of_keys_written_back", "defaultdict_written")),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stator
-from stator.interp.tensors import tensor_bookkeeping
+from stator.interp.tensors import leaf_flags
 
 ONE = TWO = torch.ones(4)
 KEPT: list[str] = []
@@ -174,5 +174,5 @@ def test_is_eager(function: Any) -> None:
 
 
 def test_bases_are_noticed(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tensor_bookkeeping, "guard_bases", lambda vm: None)
+    monkeypatch.setattr(leaf_flags, "guard_bases", lambda vm: None)
     assert differences(use_of_another_name)

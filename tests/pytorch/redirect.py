@@ -35,8 +35,8 @@ def redirect() -> None:
     dynamo.list_backends()  # those of its own register themselves with it, not with Stator
     torch._dynamo.backends.registry.lookup_backend("inductor")
     dynamo.reset = reset
-    for module in (testing, dynamo.eval_frame):  # they imported torch's own; torch._dynamo.export stays so
-        module.optimize, module.optimize_assert, module.reset = dynamo.optimize, dynamo.optimize_assert, reset
+    testing.optimize, testing.optimize_assert, testing.reset = dynamo.optimize, dynamo.optimize_assert, reset
+    dynamo.eval_frame.optimize, dynamo.eval_frame.reset = dynamo.optimize, reset  # its optimize_assert serves torch
     dynamo.test_case.reset = reset
     for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
                  "mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_static_address", "substitute_in_graph",

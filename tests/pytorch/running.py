@@ -150,7 +150,7 @@ def supply_missing_names(path: str, seen: set[str] | None = None) -> None:
 
 
 def supply(module_name: str, name: str) -> None:
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, SyntaxError):  # modules for a newer Python, too
         module = importlib.import_module(module_name)
         if not hasattr(module, name) and not is_module(f"{module_name}.{name}"):
             made_later = getattr(module, f"get_{name}", None)  # a list there, a function that makes it here

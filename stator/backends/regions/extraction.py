@@ -20,6 +20,7 @@ from stator.backends.graph_key import Key, stretch_key
 from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.probes import Probes, fresh_fake
 from stator.graph.analysis.mutation import given_nodes
+from stator.graph.fx.graph_modules import InnerGraphModule
 from stator.shapes.symbolic_values import SYMBOLIC
 
 
@@ -116,4 +117,4 @@ def module_of(flow: Flow, piece: Piece, mode: FakeTensorMode) -> tuple[fx.GraphM
                 copied(each)
         known[node] = [graph.node_copy(node, copied)]
     graph.output(tuple([known[node][0] for node in piece.outputs]))
-    return fx.GraphModule(flow.gm, graph), values
+    return InnerGraphModule(flow.gm, graph), values

@@ -88,7 +88,7 @@ def _is_operand(value: object) -> bool:
 
 
 def _tried(func: Operator, args: Arguments, kwargs: dict[str, object]) -> Exception | None:
-    """What the kernel raises of tensors of one item."""
+    """The exception of the kernel on tensors of one item, if it raises one."""
     key = (func, _signature(args), tuple(kwargs), _signature(tuple(kwargs.values())))
     if key not in _known:
         with fake_tensor.unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.no_grad():

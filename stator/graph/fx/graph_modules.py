@@ -203,7 +203,7 @@ class PlainCall:
 
 
 class InnerGraphModule(fx.GraphModule):
-    """A graph that an operator of another graph calls."""
+    """A graph that an operator of another graph calls, or a part of a graph."""
 
     def recompile(self) -> Any:
         type(self)._wrapped_call = PlainCall(type(self))  # type: ignore[attr-defined]

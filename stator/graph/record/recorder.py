@@ -246,7 +246,8 @@ class Recorder(InputRecorder):
                 and self.node_of(fake).op != "placeholder":
             raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
 
-    def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _propagate(self, func: Callable[..., Any], target: object, args: tuple[Any, ...], kwargs: dict[str,
+                   Any]) -> Any:
         """The call on fakes: recorded arguments and result; tried again with items of tensors, then known numbers."""
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)
@@ -384,7 +385,7 @@ class Recorder(InputRecorder):
             fake.requires_grad_()
         self.record("call_method", "requires_grad_", (fake,), {}, None)
 
-    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
+    def record(self, op: str, target: object, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
                written: Any = None, once: str = "") -> fx.Node:
         """One node for a call whose result is known; its written tensors (None: of inner graphs); why it runs once."""
         self.services.before_saving(args, kwargs)

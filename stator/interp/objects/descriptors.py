@@ -86,7 +86,7 @@ def sets_attribute(vm: VM, descr: object) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
-def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
+def bind(vm: VM, descr: Any, obj: object, owner: type, cont: Any = None) -> None:
     cls = type(descr)
     if cls is types.FunctionType:
         return vm.give(types.MethodType(descr, obj), cont)
@@ -195,7 +195,7 @@ def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
 
 def makes_annotations(vm: VM, cls: type) -> bool:
     """Whether a class from outside has no annotations until their first read: then it gets a new dict, before 3.14."""
-    if id(cls) in vm.fresh or not is_mutable_class(cls) or hasattr(type, "__annotate__"):
+    if id(cls) in vm.fresh or not is_mutable_class(cls) or "__annotate__" in vars(type):
         return False
     overlay = vm.classes.overlays.get(cls, {})
     if "__annotations__" in dict_of_class(cls) or "__annotations__" in overlay:
@@ -213,11 +213,14 @@ def guard_member(vm: VM, cls: type, name: str) -> None:
         guard_field(vm, cls, name)
     elif name == "__base__":
         guard_field(vm, cls, "__bases__")
-    elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__"):
+    elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__", "__annotate__", "__type_params__"):
         own = dict_of_class(cls)
-        name = "__annotations_cache__" if name == "__annotations__" and "__annotations_cache__" in own else name  # 3.14
-        if name == "__annotations__" and name not in own:
-            raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
+        kept = {"__annotations__": "__annotations_cache__", "__annotate__": "__annotate_func__"}.get(name)  # since 3.14
+        if kept is not None and name not in own:
+            if kept not in own:
+                raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
+            vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, name)
+            name = kept
         if name in own:
             vm.heap.guard(Key(DictOf(Pinned(cls)), name), Kind.ID, own[name])
         else:

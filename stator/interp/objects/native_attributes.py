@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import enum
+import functools
 import types
 from typing import Any
 
@@ -102,7 +103,9 @@ def _dict_of_instance(vm: VM, descr: Member, obj: object) -> object:
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None:
         if tracker.shape is ShadowKind.OPAQUE:
-            raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
+            if type(obj) is not functools._lru_cache_wrapper:
+                raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
+            return heap.adopt(descr.__get__(tracker.original), DictOf(tracker.source))
         box_attributes(heap, obj)
     own = descr.__get__(obj)
     if tracker is None and is_outside(vm, obj):

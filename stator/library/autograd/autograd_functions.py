@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import operator
 import types
 from collections.abc import Sequence
@@ -44,6 +45,9 @@ from stator.library.autograd.autograd_hooks import has_changes
 from stator.library.autograd.backward_code import function_ahead
 from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of, watched
 from stator.settings import marks
+
+_TAKES_KEYWORDS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # before, apply() dropped them
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class GraphFunction(torch.autograd.Function):
@@ -243,6 +247,7 @@ class Application:
         instance_dict(self.ctx)["needs_input_grad"] = needs  # type: ignore[index]
         self.differentiable = self.grad and any(needs)
         self.before = fingerprints(vm, of_graph=False) if self.differentiable else None
+        self.at_start = self.before  # of the first attempt
         self.marked = set(vm.recorder.graph.nodes) if self.differentiable else set()
         self.calls = vm.recorder.scope.calls
 
@@ -290,7 +295,7 @@ def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: objec
 @suspending_rule(getattr(_METHOD := torch.autograd.Function.__dict__["apply"], "__func__", _METHOD))  # C since 2.15
 def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
     if kwargs:
-        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+        inputs += by_position(vm, cls, len(inputs), kwargs)
     vm.recorder.refuse_tangents(f"{cls.__name__}.apply")
     if torch._C._are_functorch_transforms_active():
         raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
@@ -303,11 +308,28 @@ def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: object) -> None:
         try:
             return vm.give(traced(vm, application), cont)
         except Unusual:
-            application = begun(vm, cls, inputs)
+            at_start, application = application.before, begun(vm, cls, inputs)
+            application.at_start = at_start
     inputs = application.inputs
     set_grad(vm, False)
     given = inputs if application.separate else (application.ctx, *inputs)
     call_member(vm, cls, "forward", given, AfterForward(application, cont))
+
+
+def by_position(vm: VM, cls: type, count: int, kwargs: dict[str, object]) -> tuple[object, ...]:
+    """Keyword arguments behind `count` inputs, in the order of `forward`'s parameters; torch refuses gaps."""
+    if not _TAKES_KEYWORDS:
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+    forward = find(vm, cls, "forward")
+    function = getattr(forward, "__func__", forward)
+    if type(function) is not types.FunctionType or function.__code__.co_flags & _VARIADIC \
+            or function.__code__.co_kwonlyargcount:
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments for a forward that takes any")
+    first = count + (find(vm, cls, "setup_context") is _SingleLevelFunction.__dict__["setup_context"])
+    names = function.__code__.co_varnames[first:function.__code__.co_argcount][:len(kwargs)]
+    if set(names) != kwargs.keys():
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments that its forward does not take so")
+    return tuple(kwargs[name] for name in names)
 
 
 @rule(torch._C._FunctionBase.__new__)
@@ -357,8 +379,13 @@ def apply_of(cls: Any) -> Any:
 
 def as_one_node(vm: VM, application: Application, output: object) -> Any:
     name = application.cls.__name__
-    if fingerprints(vm, of_graph=False) != application.before:
+    writes = fingerprints(vm, of_graph=False) != application.before
+    if writes and beside_inputs(vm, application, fingerprints(vm, of_graph=False)) \
+            != beside_inputs(vm, application, application.before):
         raise Break("SB016", f"{name}.forward changes something outside")
+    if writes and not vm.recorder.backend.in_order and beside_inputs(vm, application, application.at_start) \
+            != application.at_start:  # a compiler's piece in front would count the writes of both
+        raise Break("SB016", f"{name}.forward changes what the program has changed before")
     bound = {place: guarded(vm, value, name) for place, value in enumerate(application.inputs)
              if type(value) is not FakeTensor and not is_constant(value)}
     parts = output if type(output) is tuple else (output,)
@@ -386,9 +413,17 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
     node = recorder.record("call_function", target, given, {}, result, written, once)
-    if any(type(part) is FakeTensor and part._is_view() for part in (result if type(result) is tuple else (result,))):
+    if writes or any(type(part) is FakeTensor and part._is_view()
+                     for part in (result if type(result) is tuple else (result,))):
         node.meta[BOUNDARY] = True  # autograd refuses writes to such views, which compilers give another history
     return result
+
+
+def beside_inputs(vm: VM, application: Application, state: list[object] | None) -> list[object]:
+    """Fingerprints without the writes to arguments from outside, which the node repeats."""
+    trackers = {id(vm.heap.by_standin.get(id(value))) for value in application.inputs if type(value) is FakeTensor}
+    return [[item for item in each if not (type(item) is tuple and item and item[0] in trackers)]
+            if type(each) is list else each for each in state or ()]
 
 
 def guarded(vm: VM, value: object, name: str) -> Any:

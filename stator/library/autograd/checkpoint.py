@@ -103,6 +103,8 @@ def _checkpoint(vm: VM, cont: Any, function: Any, *args: Any, **kwargs: object) 
     reentrant = options.get("use_reentrant") is not False
     if reentrant:
         require_like_other(args, given, options)
+        if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in args):
+            return without_gradients(vm, cont, function, args)
     if Strategy.CHECKPOINTS in vm.turned_off:
         raise Break("SB016", "a checkpoint that reads memory again which is written to meanwhile")
     if options.get("debug"):
@@ -129,8 +131,16 @@ def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]
         raise Break("SB016", "a checkpoint that does not say whether it is reentrant, which warns")
     if given or options.get("context_fn", noop_context_fn) is not noop_context_fn:
         raise Break("SB016", "a reentrant checkpoint with keyword arguments, which raises")
-    if torch.is_grad_enabled() and not any(type(value) is FakeTensor and value.requires_grad for value in args):
-        raise Break("SB016", "a reentrant checkpoint of arguments without a gradient, which warns")
+    if torch.is_grad_enabled() and any(isinstance(value, torch.Tensor) and value.requires_grad
+                                       and type(value) is not FakeTensor for value in args):
+        raise Break("SB016", "a reentrant checkpoint of tensors of other classes, with gradients")
+
+
+def without_gradients(vm: VM, cont: Continuation | None, function: object, args: tuple[object, ...]) -> None:
+    """Interpret torch's own code, which warns, and follows no gradient in `function`: no pass will need the state of
+    the random streams."""
+    apply = vm.sync(lambda: vm.load_attr(torch.utils.checkpoint.CheckpointFunction, "apply"))
+    vm.call(apply, (function, False, *args), {}, cont)
 
 
 def selective(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

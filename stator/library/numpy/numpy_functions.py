@@ -7,7 +7,7 @@ Python are interpreted.  An array that becomes a tensor is a graph input; a tens
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy
@@ -36,6 +36,9 @@ _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, n
                                  numpy.asfortranarray, numpy.zeros_like, numpy.ones_like, numpy.full_like)))
 _ARRAY_CALLABLES = array_callables()
 _MAKERS = [getattr(numpy, name) for name in MAKERS]
+Data = Any  # a number, a tensor, or nested lists and tuples of them
+_OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: None}  # dtypes in torch.tensor; None: the default dtype
+_EXACT = 2 ** 24  # up to which integers are the same in float32, however they are converted
 
 
 def implementation_of(function: object) -> types.FunctionType | None:
@@ -142,13 +145,15 @@ def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
         return array_tensors.from_array(vm, callee, args, kwargs)
     if (held := _held(vm, data)) is not None:
         return array_tensors.from_copy(vm, held, args, kwargs)
+    if callee is not torch.asarray and (held := _stacked(vm, data, kwargs.get("dtype"))) is not None:
+        return array_tensors.from_copy(vm, held, args, kwargs)
     if _holds_scalars(vm, data) and kwargs.get("dtype") is None:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             kwargs = {**kwargs, "dtype": vm.native_unhooked(callee, (data,)).dtype}
     return make_tensor(vm, callee, args, kwargs)
 
 
-def _held(vm: VM, data: Any) -> Any:
+def _held(vm: VM, data: Data) -> Any:
     """A new tensor of a scalar of the graph or a list of them, or of a list of arrays; None where there is neither."""
     if type(data) in GRAPH_SCALARS:
         return vm.torch_call(torch.clone, (data.tensor,), None)
@@ -164,6 +169,50 @@ def _held(vm: VM, data: Any) -> Any:
         raise Break("SB003", "a tensor of numbers of which only some are the graph's")
     if any(type(part) is numpy.ndarray for part in data):
         note_warning(vm, list_arrays, UserWarning, kind=Converted)
+    return vm.torch_call(torch.stack, (parts,), None)
+
+
+def _stacked(vm: VM, data: Data, dtype: object) -> FakeTensor | None:
+    """The tensor of nested lists of numbers and of tensors with one item, side by side; None where torch has a rule."""
+    leaves = list(_leaves(vm, data)) if type(data) is list or type(data) is tuple else []
+    tensors = [leaf for leaf in leaves if type(leaf) is FakeTensor]
+    if not tensors or not all(type(leaf) is FakeTensor or type(leaf) in _OF_NUMBERS for leaf in leaves):
+        return None
+    own = tensors[0].dtype
+    known = not own.is_floating_point and not any(leaf.dim() for leaf in tensors)  # numbers that a symbol stands for
+    if known or not all(map(_is_plain_item, tensors)) or any(leaf.dtype is not own for leaf in tensors) \
+            or dtype not in (None, own, torch.float64):
+        return None
+    numbers = [leaf for leaf in leaves if type(leaf) in _OF_NUMBERS]
+    wide = [_OF_NUMBERS[type(number)] or torch.get_default_dtype() for number in numbers]
+    if any(torch.promote_types(own, each) is not own for each in wide) or any(
+            type(number) is int and abs(number) > _EXACT for number in numbers):
+        return None
+    return _side_by_side(vm, data, own)
+
+
+def _leaves(vm: VM, data: Data) -> Iterator[Data]:
+    if type(data) is list or type(data) is tuple:
+        vm.heap.expose(data)
+        for part in data:
+            yield from _leaves(vm, part)
+    else:
+        yield data
+
+
+def _is_plain_item(leaf: FakeTensor) -> bool:
+    return type(leaf.numel()) is int and leaf.numel() == 1 and not leaf.requires_grad and leaf.device.type == "cpu" \
+        and leaf.layout is torch.strided and not leaf.is_conj() and not leaf.is_neg()
+
+
+def _side_by_side(vm: VM, data: Data, dtype: torch.dtype) -> FakeTensor:
+    if type(data) is FakeTensor:
+        return vm.torch_call(torch.reshape, (data, ()), None) if data.dim() else data
+    if type(data) in _OF_NUMBERS:
+        return vm.torch_call(torch.full, ((), data), {"dtype": dtype})
+    parts = [_side_by_side(vm, part, dtype) for part in data]
+    if not parts or len({part.shape for part in parts}) > 1:
+        raise Break("SB003", "a tensor of lists of several lengths")
     return vm.torch_call(torch.stack, (parts,), None)
 
 

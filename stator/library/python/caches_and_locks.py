@@ -192,7 +192,7 @@ class CacheUsed:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     value: Any
-    key: Any = None
+    key: object = None
     failed: bool = False
 
 

@@ -29,14 +29,14 @@ _SYMBOLS = {id(function): (symbol, number == 1) for symbol, functions in operato
             for number, function in enumerate(functions[:2])}
 
 
-def require_target(vm: VM, getter: Any, descr: Any, obj: Any, owner: Any) -> None:
+def require_target(vm: VM, getter: Any, descr: Any, obj: object, owner: object) -> None:
     """Raise CPython's own error for a descriptor of no object and no class."""
     if obj is None and owner is None:
         vm.native_unhooked(getter, (descr, obj, owner))
 
 
 @rule(types.FunctionType.__get__)
-def _function_get(vm: VM, callee: object, function: Any, obj: Any, owner: object = None, /) -> Any:
+def _function_get(vm: VM, callee: object, function: Any, obj: object, owner: object = None, /) -> Any:
     require_target(vm, callee, function, obj, owner)
     return function if obj is None else types.MethodType(function, obj)
 
@@ -85,7 +85,8 @@ def _only_keeps(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @suspending_rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__, unasked=True)
-def _member_get(vm: VM, cont: Continuation | None, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
+def _member_get(vm: VM, cont: Continuation | None, callee: object, descr: Any, obj: object, owner: object = None,
+                /) -> None:
     require_target(vm, callee, descr, obj, owner)
     if obj is None:
         return vm.give(descr, cont)

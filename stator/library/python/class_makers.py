@@ -82,7 +82,7 @@ def _subscriptions() -> list[Any]:
 def _of_type_parameters() -> list[Any]:
     """Methods of type variables that are C code, since 3.12: they call functions of typing."""
     owners = (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple, typing.ParamSpecArgs, typing.ParamSpecKwargs)
-    names = ("__typing_subst__", "__typing_prepare_subst__", "__mro_entries__", "__or__", "__ror__", "__eq__")
+    names = ("__typing_subst__", "__typing_prepare_subst__", "__mro_entries__", "__or__", "__ror__", "__eq__", "__ne__")
     entries = [owner.__dict__.get(name) for owner in owners for name in names]
     return [entry for entry in entries if type(entry) in (types.MethodDescriptorType, types.WrapperDescriptorType)]
 

@@ -48,7 +48,7 @@ from stator.shapes.symbolic_values import SYMBOLIC
 
 
 @rule(dict.get, unasked=True)
-def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
+def _dict_get(vm: VM, mapping: Any, key: object, /, *default: Any) -> Any:
     key = specialise_deep(vm, key)
     if len(default) > 1 or type(key) not in operators.SCALARS or asks_keys(mapping, key):
         vm.heap.expose(mapping)

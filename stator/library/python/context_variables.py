@@ -129,7 +129,7 @@ def own_context(vm: VM) -> Iterator[None]:
 
 
 @rule(decimal.Decimal, decimal.Decimal.__new__)
-def _make(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> Any:
+def _make(vm: VM, callee: object, /, *args: object, **kwargs: object) -> Any:
     vm.heap.expose_deep(args)
     first, args = (decimal.Decimal, args) if callee is decimal.Decimal else (args[0], args[1:])
     args = specialise_deep(vm, args)

@@ -197,7 +197,7 @@ def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 @suspending_rule(types.ModuleType.__getattribute__)
-def _module_getattribute(vm: VM, cont: Any, module: Any, name: Any, /) -> None:
+def _module_getattribute(vm: VM, cont: Any, module: Any, name: object, /) -> None:
     if type(name) is not str:
         raise Raised(TypeError("attribute name must be string"))
     load_module_attr(vm, module, name, cont, ask_class=False)

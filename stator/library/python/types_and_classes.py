@@ -6,6 +6,7 @@ import _abc
 import abc
 import builtins
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -306,7 +307,8 @@ rule(property, classmethod, staticmethod, types.MethodType, types.CellType, type
 
 
 @rule(builtins.__build_class__)
-def _build_class(vm: VM, body: Any, name: Any, /, *original_bases: Any, metaclass: Any = None, **keywords: Any) -> Any:
+def _build_class(vm: VM, body: Any, name: object, /, *original_bases: Any, metaclass: Any = None,
+                 **keywords: Any) -> Any:
     bases = _resolve_bases(vm, original_bases)
     meta = metaclass
     if meta is None:
@@ -383,7 +385,7 @@ def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
 
 
 @rule(_abc._abc_instancecheck)
-def _abc_instancecheck(vm: VM, cls: Any, obj: Any, /) -> bool:
+def _abc_instancecheck(vm: VM, cls: Any, obj: object, /) -> bool:
     seen = seen_class(vm, obj)
     if seen is not type(obj):
         return guard_registrations(vm, cls, seen)
@@ -416,7 +418,7 @@ def _abc_register(vm: VM, cls: type, sub: type, /) -> object:
 
 
 @rule(_abc._reset_registry, _abc._reset_caches)
-def _abc_reset(vm: VM, callee: Any, cls: object, /) -> None:
+def _abc_reset(vm: VM, callee: Callable[[object], None], cls: object, /) -> None:
     if id(cls) not in vm.fresh:
         raise Break("SB006", "registrations with an abstract base class from outside are removed")
     vm.native(callee, (cls,))

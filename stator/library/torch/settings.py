@@ -121,7 +121,8 @@ rule(C._are_functorch_transforms_active)(lambda vm: C._are_functorch_transforms_
 
 
 @rule(torch.inference_mode.__enter__, torch.inference_mode.__exit__)
-def _switch(vm: VM, callee: Any, self: Any, exc_type: Any = None, exc_value: Any = None, traceback: Any = None) -> Any:
+def _switch(vm: VM, callee: object, self: Any, exc_type: Any = None, exc_value: Any = None,
+            traceback: Any = None) -> Any:
     if Strategy.INFERENCE_MODE in vm.turned_off:
         why = vm.policy.why_off.get(Strategy.INFERENCE_MODE, "the backend could not compile it as part of a graph")
         raise Break("SB006", f"inference mode: {why}")

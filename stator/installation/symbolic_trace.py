@@ -15,7 +15,8 @@ import torch.fx
 from stator.installation.torch_config import in_torchs_config
 from stator.settings import marks
 
-_originals: list[Callable[..., Any]] = []  # torch's own method, while Stator's is in its place
+Function = Callable[..., Any]
+_originals: list[Function] = []  # torch's own method, while Stator's is in its place
 
 
 def replace() -> None:
@@ -29,19 +30,20 @@ def put_back() -> None:
         torch.fx.Tracer.trace = _originals.pop()  # type: ignore[method-assign]
 
 
-def tracing(original: Callable[..., Any]) -> Callable[..., Any]:
+def tracing(original: Function) -> Function:
     @functools.wraps(original)
-    def trace(tracer: Any, root: Any, concrete_args: dict[str, Any] | None = None) -> torch.fx.Graph:
+    def trace(tracer: torch.fx.Tracer, root: Function, concrete_args: object = None) -> torch.fx.Graph:
         return original(tracer, original_of(root), concrete_args)  # type: ignore[no-any-return]
 
     return trace
 
 
-def original_of(root: Any) -> Any:
+def original_of(root: Function) -> Function:
     """The function or module that `root` was compiled from; `root` itself where it was not compiled."""
     if marks.compiled_mark(root) is None:
         return root
     if in_torchs_config("error_on_nested_fx_trace", True):
         raise RuntimeError("Detected that you are using FX to symbolically trace a dynamo-optimized function. "
                            "This is not supported at the moment.")
-    return marks.attributes_of(root)["_orig_mod"] if isinstance(root, torch.nn.Module) else root.__wrapped__
+    name = "_orig_mod" if isinstance(root, torch.nn.Module) else "__wrapped__"
+    return marks.attributes_of(root)[name]  # type: ignore[no-any-return]
