@@ -107,7 +107,7 @@ def _replace(rules: dict[Any, Callable[..., Any]]) -> None:
 class Unmerged:
     """An operator in one node of a graph, which equals no other node's."""
 
-    def __init__(self, operator: Any) -> None:
+    def __init__(self, operator: Callable[..., object]) -> None:
         self.operator = operator
         self.__name__ = operator.__name__
 

@@ -39,8 +39,7 @@ class TraceServices:
     before_saving: Callable[..., None] = _nothing  # called before autograd may save something
     refuse_patched: Callable[..., None] = _nothing
     note_stop: Callable[[Break], None] = _nothing
-    # About an input of an operation that raises: its history decides.
-    note_refused: Callable[[Any, Exception], None] = _nothing
+    note_refused: Callable[[Any, Exception], None] = _nothing  # of an input, whose history words an error
     ask: Callable[..., Any] = lambda *question: NotImplemented  # modes and classes of the program about an operation
     concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program takes part
 
