@@ -85,6 +85,21 @@ def masked_encoder() -> Made:
 
 
 @program
+def masked_encoder_with_gradients() -> Made:
+    """The encoder takes the way of compilers where autograd follows a parameter, and no other."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    module = nn.TransformerEncoder(layer, 1).eval()
+    masks = torch.tensor([[[0, 0, 1], [0, 1, 1]], [[0, 0, 0], [0, 1, 1]]]).bool()
+
+    def function(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        return module(x, src_key_padding_mask=mask)
+
+    return function, [call(inputs(2, 3, 4).sin(), mask) for mask in masks], [
+        lambda: module.requires_grad_(False), lambda: module.requires_grad_(True)], nothing
+
+
+@program
 def truth_that_a_kernel_returns() -> Made:
     def function(x: torch.Tensor, mask: torch.Tensor) -> Any:
         return torch._nested_tensor_from_mask_left_aligned(x, mask)

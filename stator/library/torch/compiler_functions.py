@@ -26,10 +26,25 @@ from stator.interp.vm import VM
 from stator.settings import marks, stance
 
 BACKWARD = "a backward pass inside captured code"
+_ENCODER = torch.nn.TransformerEncoder.forward.__code__
 
 
 def namespace_name(frame: Frame) -> str:
     return "" if frame.scope is None else str(frame.scope.namespace.get("__name__"))
+
+
+def may_compute_on_nested_tensors(vm: VM, frame: Frame) -> bool:
+    """Whether a TransformerEncoder asks that eager code computes on nested tensors, which fills masked places with zeros.
+
+    It does not where autograd follows a parameter, so a call that trains or keeps gradients on is captured.
+    """
+    if frame.code is not _ENCODER:
+        return False
+    encoder = frame.locals[0]
+    tracker = vm.heap.by_standin.get(id(encoder))
+    named = torch.nn.Module.named_parameters(encoder if tracker is None else tracker.original)
+    with torch._C.DisableTorchFunction():
+        return not (torch.is_grad_enabled() and any(parameter.requires_grad for _, parameter in named))
 
 
 @rule(marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling,
@@ -37,10 +52,12 @@ def namespace_name(frame: Frame) -> str:
 def _is_compiling(vm: VM) -> bool:
     """Optimisers, torch's and those that its hooks call, avoid numbers then; here they compute as they do eagerly.
 
-    So does nn.Module's own call, which leaves out hooks that are always called where `forward` raises.
+    So does nn.Module's own call, which leaves out hooks that are always called where `forward` raises, and a
+    TransformerEncoder, which computes other values.
     """
     frame: Frame | None = vm.running
-    in_module_call = frame is not None and namespace_name(frame).startswith("torch.nn.modules.")
+    in_module_call = frame is not None and (
+        namespace_name(frame) == "torch.nn.modules.module" or may_compute_on_nested_tensors(vm, frame))
     while frame is not None and not namespace_name(frame).startswith("torch.optim"):
         frame = frame.parent or frame.outer
     shown = Strategy.COMPILING_SHOWN not in vm.turned_off and frame is None and not in_module_call
