@@ -34,7 +34,7 @@ def namespace_name(frame: Frame) -> str:
 
 
 def may_compute_on_nested_tensors(vm: VM, frame: Frame) -> bool:
-    """Whether a TransformerEncoder asks that eager code computes on nested tensors, which fills masked places with zeros.
+    """Whether a TransformerEncoder asks, which computes on nested tensors in eager: masked places become zeros.
 
     It does not where autograd follows a parameter, so a call that trains or keeps gradients on is captured.
     """
