@@ -29,7 +29,7 @@ from stator.graph.analysis.shared_memory import wording_of_refusal
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.input_recorder import GraphInput
 from stator.graph.record.recorder import Recorder
-from stator.graph.record.refused_operations import TraceFakes
+from stator.graph.record.refused_operations import fakes_of_a_trace
 from stator.graph.state.quiet_logging import muted
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
 from stator.graph.state.suspended_modes import mode_around, put_back
@@ -183,10 +183,10 @@ def nothing() -> None:
 def new_fake_mode() -> FakeTensorMode:
     """A mode of fake tensors that keeps no stack of whoever made it: torch would stat the file of every frame."""
     if threading.active_count() > 1 or hasattr(sys, "tracebacklimit"):  # another thread may print a traceback now
-        return TraceFakes(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+        return fakes_of_a_trace(TraceEnvironment())
     sys.tracebacklimit = 0
     try:
-        return TraceFakes(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+        return fakes_of_a_trace(TraceEnvironment())
     finally:
         del sys.tracebacklimit
 

@@ -10,6 +10,7 @@ import keyword
 import re
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -63,17 +64,20 @@ def refuse_real_tensors(values: Iterable[Any]) -> None:
             raise Break("SB005", "a capsule passed to a torch operation")
 
 
-class TraceFakes(fake_tensor.FakeTensorMode):
-    """The mode of fake tensors of one trace.
+def fakes_of_a_trace(shape_env: object) -> fake_tensor.FakeTensorMode:
+    """A mode of fake tensors that raises where torch would run a kernel on zeros for a number or a truth.
 
-    Where an operation has no rule for fakes, torch runs its kernel on zeros.  A number or a truth it returns is that of
-    zeros, and no fact of the arguments.
+    Such a result is no fact of the arguments.  Rules of higher-order operators know no subclass of the mode.
     """
+    mode = fake_tensor.FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+    mode.can_run_unsafe_fallback = partial(_may_run_kernel, weakref.ref(mode))  # type: ignore[method-assign]
+    return mode
 
-    def can_run_unsafe_fallback(self, func: OpOverload) -> bool:
-        if any(isinstance(result.type, _NUMBER_TYPES) for result in func._schema.returns):
-            return False
-        return bool(super().can_run_unsafe_fallback(func))
+
+def _may_run_kernel(mode: weakref.ref[fake_tensor.FakeTensorMode], func: OpOverload) -> bool:
+    if any(isinstance(result.type, _NUMBER_TYPES) for result in func._schema.returns):
+        return False
+    return bool(fake_tensor.FakeTensorMode.can_run_unsafe_fallback(mode(), func))
 
 
 def kind_of(tensor: torch.Tensor) -> str:
