@@ -38,6 +38,16 @@ class Forwarding:
             raise HandlerRaised(error) from None
 
 
+def put_back(number: int, handler: Any, raised: list[BaseException]) -> None:
+    """Make it the handler, whatever the handler of a signal that comes meanwhile raises."""
+    while True:
+        try:
+            _signal.signal(number, handler)
+            return
+        except BaseException as error:
+            raised.append(error)
+
+
 class HeldSignals:
     """The user's handlers, and the signals that came for them."""
 
@@ -57,8 +67,11 @@ class HeldSignals:
 
     def let_go(self) -> None:
         """Put the handlers back; those whose signal has come run now, and may raise."""
+        raised: list[BaseException] = []
         for number, handler in self.handlers.items():
-            _signal.signal(number, handler)
+            put_back(number, handler, raised)
+        if raised:
+            raise raised[0]
         while self.arrived:
             signal.raise_signal(self.arrived.pop(0))
 
@@ -76,9 +89,10 @@ def held_signals() -> Iterator[None]:
     if _held is not None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    held = _held = HeldSignals()
-    held.hold()
+    held = HeldSignals()
     try:
+        held.hold()  # a handler that raises now, or half-way, is the caller's
+        _held = held
         yield
     except HandlerRaised as raised:
         raise raised.error from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _signal
 import contextlib
 import signal
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 
 import stator
 from stator.code.decode import decode
+from stator.host import held_signals
 from stator.interp import machine
 
 
@@ -138,3 +141,30 @@ def test_a_graph_that_fails_by_itself_beside_a_handler() -> None:
     compiled = stator.compile(viewed, backend=failing)
     with handled_by(lambda number, frame: None), pytest.warns(RuntimeWarning, match="no such kernel"):
         assert torch.equal(compiled(torch.ones(3)), viewed(torch.ones(3)))
+
+
+def test_a_handler_that_raises_while_signals_are_held_back(monkeypatch: Any) -> None:
+    """Later captures hold and put back the handlers that are there then."""
+    for moment in (0, 1):  # as they are replaced, as they are put back
+        rings = [False] * moment + [True]
+
+        def ringing(number: int, handler: Any, rings: list[bool] = rings) -> Any:
+            if number == signal.SIGALRM and rings and rings.pop(0):
+                _signal.signal(signal.SIGALRM, stop)
+                signal.raise_signal(signal.SIGALRM)
+            return _signal.signal(number, handler)
+
+        def stop(number: int, frame: Any) -> None:
+            raise Stop(number)
+
+        with handled_by(stop), monkeypatch.context() as patch:
+            patch.setattr(held_signals, "_signal", types.SimpleNamespace(signal=ringing, getsignal=_signal.getsignal))
+            with pytest.raises(Stop), held_signals.held_signals():
+                pass
+            assert held_signals._held is None and signal.getsignal(signal.SIGALRM) is stop
+    log: list[int] = []
+    with handled_by(lambda number, frame: log.append(number)):
+        compiled = stator.compile(program, backend="eager")
+        compiled(torch.ones(3), [])
+        signal.raise_signal(signal.SIGALRM)
+    assert log == [signal.SIGALRM]

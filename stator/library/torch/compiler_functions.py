@@ -26,11 +26,27 @@ from stator.interp.vm import VM
 from stator.settings import marks, stance
 
 BACKWARD = "a backward pass inside captured code"
+_MODULE_CALL = torch.nn.Module._call_impl.__code__
 _ENCODER = torch.nn.TransformerEncoder.forward.__code__
 
 
 def namespace_name(frame: Frame) -> str:
     return "" if frame.scope is None else str(frame.scope.namespace.get("__name__"))
+
+
+def must_call_hooks(vm: VM, frame: Frame) -> bool:
+    """Whether the call of a module asks that has hooks which are called where `forward` raises, too.
+
+    Without them all ways are alike, and the one without a handler is captured whole.
+    """
+    if frame.code is not _MODULE_CALL:
+        return False
+    module = frame.locals[0].cell_contents  # the function inside uses it, too
+    tracker = vm.heap.by_standin.get(id(module))
+    own = torch.nn.Module.__getattribute__(module if tracker is None else tracker.original, "__dict__")
+    tables = (torch.nn.modules.module._global_forward_hooks_always_called, own.get("_forward_hooks_always_called", {}))
+    known = (vm.heap.by_original.get(id(table)) for table in tables)
+    return any(table if each is None else each.standin for table, each in zip(tables, known, strict=True))
 
 
 def may_compute_on_nested_tensors(vm: VM, frame: Frame) -> bool:
@@ -57,7 +73,7 @@ def _is_compiling(vm: VM) -> bool:
     """
     frame: Frame | None = vm.running
     in_module_call = frame is not None and (
-        namespace_name(frame) == "torch.nn.modules.module" or may_compute_on_nested_tensors(vm, frame))
+        must_call_hooks(vm, frame) or may_compute_on_nested_tensors(vm, frame))
     while frame is not None and not namespace_name(frame).startswith("torch.optim"):
         frame = frame.parent or frame.outer
     shown = Strategy.COMPILING_SHOWN not in vm.turned_off and frame is None and not in_module_call

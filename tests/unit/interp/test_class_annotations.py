@@ -107,7 +107,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", ["annotations", *(
     program for program, member in (("annotate", "__annotate__"), ("parameters", "__type_params__")) if member in vars(type))])
 def test_annotations_of_the_class_body(name: str, known: bool) -> None:
-    """What a class was declared with is read, and a change of it is seen: 3.14 computes annotations as they are read."""
+    """The annotations that a class was declared with are read, and a change is seen: 3.14 computes them as they are read."""
     sides = []
     for _ in range(2):
         scope: dict[str, Any] = {"__name__": "annotated"}
