@@ -13,7 +13,7 @@ ifneq (,$(filter command,$(origin PYTHON) $(origin TORCH)))
 VENV   ?= .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')-torch-$(patsubst torch==%,%,$(TORCH))
 endif
 VENV   ?= .venv
-JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+JOBS   ?= $(shell env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2)
 MINUTES ?= 5
 SUPPORT_TESTS ?= tests/lang tests/unit
 
