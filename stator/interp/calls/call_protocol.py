@@ -41,6 +41,7 @@ from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
+from stator.native.rows_declare import INSTANCE_METHOD
 from stator.native.torch_ops import torch_leaf
 from stator.settings import marks, torch_marks
 from stator.shapes.symbolic_values import GRAPH_SCALARS, UNREAD, DeferredText, unread
@@ -102,6 +103,8 @@ def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont:
         return vm.call_function(method, (fn, *args), kwargs, cont)
     if type(method) is types.WrapperDescriptorType:
         return vm.call_native(fn, args, kwargs, cont)
+    if type(method) is INSTANCE_METHOD:
+        return vm.call(method.__func__, (fn, *args), kwargs, cont)
     found = RULES.get(id(method))
     if found is not None and type(method) is not types.BuiltinFunctionType:  # which is not bound
         return found(vm, (fn, *args), kwargs or {}, cont)

@@ -102,8 +102,8 @@ def bind(vm: VM, descr: Any, obj: object, owner: type, cont: Any = None) -> None
         return vm.give(descr.__get__(obj, owner) if obj is not None else getattr(None, descr.__name__, descr), cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return read_c_member(vm, descr, obj, cont)
-    if cls is INSTANCE_METHOD and obj is not None:
-        return vm.give(types.MethodType(descr.__func__, obj), cont)
+    if cls is INSTANCE_METHOD:
+        return vm.give(descr.__func__ if obj is None else types.MethodType(descr.__func__, obj), cont)
     getter = find(vm, cls, "__get__")
     if getter is MISSING or is_a(descr, type):
         return vm.give(adopt_entry(vm, descr, owner), cont)
