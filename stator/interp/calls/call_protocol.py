@@ -103,8 +103,8 @@ def call(vm: VM, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont:
         return vm.call_function(method, (fn, *args), kwargs, cont)
     if type(method) is types.WrapperDescriptorType:
         return vm.call_native(fn, args, kwargs, cont)
-    if type(method) is INSTANCE_METHOD:
-        return vm.call(method.__func__, (fn, *args), kwargs, cont)
+    if type(method) is INSTANCE_METHOD:  # its function has the rule or row
+        return vm.call(method.__func__, (fn, *args), kwargs, cont)  # type: ignore[attr-defined]
     found = RULES.get(id(method))
     if found is not None and type(method) is not types.BuiltinFunctionType:  # which is not bound
         return found(vm, (fn, *args), kwargs or {}, cont)
