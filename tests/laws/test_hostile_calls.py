@@ -70,6 +70,28 @@ def hook_that_is_always_called() -> Made:
 
 
 @program
+def hook_that_becomes_one_that_is_always_called() -> Made:
+    """The loop over hooks is not reached where `forward` raises, so only the table tells the calls apart."""
+    class Raising(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("bad")
+
+    module, log = Raising(), []  # type: ignore[var-annotated]
+    module.register_forward_hook(lambda module, args, output: log.append("ordinary"))
+
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return module(x)
+        except ValueError as error:
+            return str(error), x + 1
+
+    def add() -> None:
+        module.register_forward_hook(lambda module, args, output: log.append("always"), always_call=True)
+
+    return function, [call(inputs(3))], [add], lambda: log
+
+
+@program
 def masked_encoder() -> Made:
     """Outside of compilers a TransformerEncoder asks whether the mask is aligned, and fills what it leaves out with 0."""
     torch.manual_seed(0)

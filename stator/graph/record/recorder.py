@@ -246,8 +246,8 @@ class Recorder(InputRecorder):
                 and self.node_of(fake).op != "placeholder":
             raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
 
-    def _propagate(self, func: Callable[..., Any], target: object, args: tuple[Any, ...], kwargs: dict[str,
-                   Any]) -> Any:
+    def _propagate(self, func: Callable[..., Any], target: object, args: tuple[Any, ...],
+                   kwargs: dict[str, Any]) -> Any:
         """The call on fakes: recorded arguments and result; tried again with items of tensors, then known numbers."""
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)

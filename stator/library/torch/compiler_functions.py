@@ -24,9 +24,11 @@ from stator.interp.rule_registry import INTERPRETED, RULES, refuse, rule, suspen
 from stator.interp.torch_function_protocol import overriding
 from stator.interp.vm import VM
 from stator.settings import marks, stance
+from stator.source import Pinned
 
 BACKWARD = "a backward pass inside captured code"
 _MODULE_CALL = torch.nn.Module._call_impl.__code__
+_OF_ALL_MODULES: dict[int, bool] = torch.nn.modules.module._global_forward_hooks_always_called
 _ENCODER = torch.nn.TransformerEncoder.forward.__code__
 
 
@@ -43,10 +45,27 @@ def must_call_hooks(vm: VM, frame: Frame) -> bool:
         return False
     module = frame.locals[0].cell_contents  # the function inside uses it, too
     tracker = vm.heap.by_standin.get(id(module))
-    own = torch.nn.Module.__getattribute__(module if tracker is None else tracker.original, "__dict__")
-    tables = (torch.nn.modules.module._global_forward_hooks_always_called, own.get("_forward_hooks_always_called", {}))
+    vm.heap.guard_call(holds_items, bool(_OF_ALL_MODULES), Pinned(_OF_ALL_MODULES))
+    if tracker is not None:
+        module = tracker.original
+        vm.heap.guard_call(always_calls_hooks, always_calls_hooks(module), tracker.source)
+    tables = (_OF_ALL_MODULES, _own_table(module))
     known = (vm.heap.by_original.get(id(table)) for table in tables)
     return any(table if each is None else each.standin for table, each in zip(tables, known, strict=True))
+
+
+def holds_items(table: dict[int, bool]) -> bool:
+    return bool(table)
+
+
+def always_calls_hooks(module: torch.nn.Module) -> bool:
+    """A pure reader for guards."""
+    return bool(_own_table(module))
+
+
+def _own_table(module: torch.nn.Module) -> dict[int, bool]:
+    found: dict[int, bool] = object.__getattribute__(module, "__dict__").get("_forward_hooks_always_called", {})
+    return found
 
 
 def may_compute_on_nested_tensors(vm: VM, frame: Frame) -> bool:
