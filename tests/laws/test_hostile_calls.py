@@ -71,7 +71,7 @@ def hook_that_is_always_called() -> Made:
 
 @program
 def hook_that_becomes_one_that_is_always_called() -> Made:
-    """The loop over hooks is not reached where `forward` raises, so only the table tells the calls apart."""
+    """The loop over hooks is not reached where `forward` raises."""
     class Raising(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise ValueError("bad")
