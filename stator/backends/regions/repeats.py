@@ -42,7 +42,7 @@ def find_repeats(numbers: Sequence[int], free: list[Stretch], least_repeats: int
 
 
 def without(free: list[Stretch], taken: list[Stretch]) -> list[Stretch]:
-    """What is left of stretches; each one of `taken`, in order, lies inside one of them."""
+    """The rest of stretches; each one of `taken`, in order, lies inside one of them."""
     left = []
     for start, stop in free:
         for first, last in taken:
