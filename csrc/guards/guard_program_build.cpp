@@ -54,6 +54,25 @@ int GuardProgram::traverse(visitproc visit, void* arg) {
   return 0;
 }
 
+namespace {
+
+// Takes a tuple of plain values from the garbage collector's list, as its first visit would.  A program has thousands:
+// the first collection after a capture visited them all.  `payload`: so with a tuple in it, which lower.py has made too;
+// those of the program stay as they are, it could ask (gc.is_tracked).
+void untrack_plain(PyObject* item, bool payload) {
+  if (!PyTuple_CheckExact(item) || !PyObject_GC_IsTracked(item)) return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(item); ++i) {
+    PyObject* part = PyTuple_GET_ITEM(item, i);
+    if (!part) return;
+    bool is_tuple = PyTuple_CheckExact(part);
+    if (is_tuple && payload) untrack_plain(part, false);
+    if (is_tuple ? PyObject_GC_IsTracked(part) : PyObject_IS_GC(part)) return;
+  }
+  PyObject_GC_UnTrack(item);
+}
+
+}  // namespace
+
 bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py_ssize_t argument_count,
                          Py_ssize_t packed) {
   argument_count_ = argument_count;
@@ -64,9 +83,12 @@ bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py
   if (!check_list) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(node_list.get()); ++i) {
     if (!parse_node(PySequence_Fast_GET_ITEM(node_list.get(), i))) return false;
+    untrack_plain(PySequence_Fast_GET_ITEM(node_list.get(), i), nodes_.back().op == Op::key);
   }
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(check_list.get()); ++i) {
     if (!parse_check(PySequence_Fast_GET_ITEM(check_list.get(), i))) return false;
+    bool of_key = checks_.back().kind == Kind::absent || checks_.back().kind == Kind::present;
+    untrack_plain(PySequence_Fast_GET_ITEM(check_list.get(), i), of_key);
   }
   if (!parse_wanted(wanted)) return false;
   if (packed < 0 || packed > wanted_count()) return refuse("no more values can be packed than are wanted");

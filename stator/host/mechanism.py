@@ -6,7 +6,7 @@ mechanism whose state the residual has to write back.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, ClassVar
 
 
@@ -20,6 +20,16 @@ class Mechanism:
     not_replayed: ClassVar[tuple[str, ...]] = ()  # fields that replay does not copy; it needs them of equal length
     written_back: ClassVar[tuple[str, ...]] = ()  # fields with changes of outside state
     prevents_replay: ClassVar[tuple[str, ...]] = ()  # further fields that are empty where calls are replayed
+    # Derived from these: fields that `allows_replay` and `replay_key` read; None where a subclass has its own.
+    empty_for_replay: ClassVar[tuple[str, ...] | None] = ()
+    equal_for_replay: ClassVar[tuple[str, ...] | None] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = cls.has_changes is not Mechanism.has_changes or cls.allows_replay is not Mechanism.allows_replay
+        cls.empty_for_replay = None if own else (*cls.written_back, *cls.prevents_replay)
+        own = cls.fingerprint is not Mechanism.fingerprint or cls.replay_key is not Mechanism.replay_key
+        cls.equal_for_replay = None if own else (*cls.counted, *cls.not_replayed)
 
     def fingerprint(self) -> Any:
         """Compare equal before and after a stretch of the trace that has changed nothing here."""
@@ -47,6 +57,33 @@ class Mechanism:
             held = getattr(self, name)
             if type(held) is dict or type(held) is list:
                 held.clear()
+
+
+def all_allow_replay(mechanisms: Iterable[Mechanism]) -> bool:
+    """Whether each one allows it; asked before and after each call of a module."""
+    for each in mechanisms:
+        names = each.empty_for_replay
+        if names is None:
+            if not each.allows_replay():
+                return False
+        else:
+            for name in names:
+                if getattr(each, name):
+                    return False
+    return True
+
+
+def replay_keys(mechanisms: Iterable[Mechanism]) -> list[Any]:
+    """The keys of all: what is constant is left out."""
+    found: list[Any] = []
+    for each in mechanisms:
+        names = each.equal_for_replay
+        if names is None:
+            found.append(each.replay_key())
+        else:
+            for name in names:
+                found.append(len(getattr(each, name)))
+    return found
 
 
 def key_ids(table: dict[Hashable, dict[str, Any]]) -> list[tuple[Hashable, str, int]]:

@@ -1,8 +1,8 @@
-"""Place the cuts of a run.   a stretch that repeats  ->  where its pieces begin and end
+"""Place the cuts of what repeats.   a stretch that repeats  ->  where its pieces begin and end
 
 In: a run, which may be cut anywhere along its period.  Out: the places of its cuts, one period apart: before a kernel
 that compilers fuse with nothing, where the fewest bytes cross.  At a module's border the addition of one layer and the
-norm of the next would be torn apart.
+norm of the next would be torn apart.  Of equal stretches apart from one another each gets two cuts, near its ends.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from stator.backends.graph_key import Key
+from stator.backends.regions.extraction import Piece, find_ends, key_of
 from stator.backends.regions.flow import Flow
 from stator.backends.regions.periods import Run
 from stator.backends.regions.probes import Probes
+from stator.backends.regions.repeats import Repeat
 from stator.graph.fx.graph_modules import NAMED_REGION
 
 _UNKNOWN = 4096  # a size that no call has had yet
@@ -36,6 +40,59 @@ def place_cuts(flow: Flow, run: Run, probes: Probes, fuses: bool, least_repeats:
         if not why:
             return cuts, ""
     return [], why
+
+
+def place_apart(flow: Flow, repeat: Repeat, probes: Probes, fuses: bool, least_repeats: int) -> tuple[list[int], str]:
+    """The cuts around equal stretches, which belong together; none and why."""
+    start, length = repeat.starts[0], repeat.length
+    costs = crossing_bytes(flow, start, start + length)
+
+    def best(offsets: Iterable[int], inwards: int) -> tuple[int, str]:
+        why = ""
+        for offset in sorted(offsets, key=lambda each: (
+                fuses and not all(runs_kernel(flow, probes, first + each) for first in repeat.starts),
+                costs[each], each * inwards)):
+            why = next((found for first in repeat.starts if (found := why_not(flow, first + offset, start))), "")
+            if not why:
+                return offset, ""
+        return -1, why
+
+    first, why = best(range(length // 3 + 1), 1)
+    last, other = best(range(length - length // 3, length + 1), -1)
+    if first < 0 or last < 0:
+        return [], why or other
+    alike: dict[Key, list[int]] = {}
+    for each in repeat.starts:
+        piece = Piece(each + first, each + last, flow.body[each + first:each + last])
+        find_ends(flow, piece, probes)
+        if not flow.grad_enabled:  # see return_alike
+            piece.outputs = []
+        alike.setdefault(key_of(flow, piece), []).append(each)
+    kept = max(alike.values(), key=len)
+    if len(kept) < least_repeats:
+        return [], "pieces that look alike are used differently"
+    return [each + end for each in kept for end in (first, last)], ""
+
+
+def runs_kernel(flow: Flow, probes: Probes, place: int) -> bool:
+    """Whether nothing is fused over a place: a kernel of a library begins there, or the graph ends."""
+    return place == len(flow.body) or probes.runs_kernel(place)
+
+
+def crossing_bytes(flow: Flow, start: int, stop: int) -> list[int]:
+    """For each place from one to another, what crosses it: bytes, views counted double."""
+    live = set(flow.crossing(start))
+    size = {node: size_of(flow.value(node)) * (1 + (flow.memory.root(node) is not node)) for node in live}
+    costs = [sum(size.values())]
+    for place in range(start, stop):
+        node = flow.body[place]
+        for each in node.all_input_nodes:
+            if flow.last_use[each] == place:
+                size.pop(each, None)
+        if flow.last_use.get(node, -1) > place:
+            size[node] = size_of(flow.value(node)) * (1 + (flow.memory.root(node) is not node))
+        costs.append(sum(size.values()))
+    return costs
 
 
 def named_calls(flow: Flow) -> list[Any]:

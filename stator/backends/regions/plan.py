@@ -7,6 +7,7 @@ their own.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +20,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from stator.backends.cuda_graphs import records_cuda_graphs
 from stator.backends.graph_key import Key, Unkeyed
 from stator.backends.pieces import keep_parts_together
-from stator.backends.regions.cuts import named_calls, named_cuts, place_cuts
+from stator.backends.regions.cuts import named_calls, named_cuts, place_apart, place_cuts
 from stator.backends.regions.extraction import Piece, find_ends, key_of, wants_grad
 from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
+from stator.backends.regions.repeats import find_repeats, without
 from stator.graph.analysis.autograd_boundaries import has_boundaries
 from stator.graph.analysis.mutation import WRITTEN_AROUND
 from stator.graph.analysis.step_functions import GRADIENTS
@@ -36,6 +38,7 @@ from stator.settings.options import Settings
 LEAST_REPEATS = 4
 LEAST_PERIOD = 8  # nodes
 LEAST_SAVING = 64  # nodes
+LEAST_LENGTH = 16  # nodes of stretches apart from one another: each one adds the piece behind it
 STEP_REPEATS = 16  # of a whole training step: each call of a piece costs about 50 us, in both passes
 ONE_PIECE = "one piece"  # in the meta of a graph: a part of a step with fewer repeats
 WITH_A_COMPILER = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
@@ -80,29 +83,68 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     calls = named_calls(flow) if marked else []
     cuts, refused = named_cuts(flow, calls)
     why = next(iter(refused), "")
+    runs = []
     for run in find_runs(flow.numbers, LEAST_REPEATS, LEAST_PERIOD) if settings.regions == "auto" else ():
         if run.saving >= LEAST_SAVING:
             found, refusal = place_cuts(flow, run, probes, fuses, LEAST_REPEATS)
             cuts += [cut for cut in found if not marked or not calls[cut] or calls[cut] != calls[cut - 1]]
             why = why or refusal
-    if not cuts:
+            runs += [(run.start, run.stop)] if found else []
+    apart: list[list[int]] = []
+    if settings.regions == "auto" and not marked:
+        apart, refusal = cuts_apart(flow, probes, fuses, without([(0, len(flow.body))], runs))
+        why = why or refusal
+    if not cuts and not apart:
         raise Whole(why or "nothing repeats often enough")
-    least = 0 if marked else LEAST_SAVING
-    plan = pieces_between(flow, probes, cuts, least)
+    settle = functools.partial(settled, flow, probes, mode, check_gradients=grad_enabled and not fuses and not marked,
+                               least=0 if marked else LEAST_SAVING)
+    try:
+        plan = settle([*cuts], apart)
+    except Whole:
+        if not cuts or not apart:
+            raise
+        plan = settle(cuts, [])
     plan.refused = tuple(refused)
     for piece in plan.pieces if marked else ():
         piece.name = calls[piece.start][0] if calls[piece.start] else ""
-    # A compiler that fuses rounds otherwise in any case; the user's own cuts stay.
-    while grad_enabled and not fuses and not marked:
-        moved = [(piece, why) for piece in plan.unique.values() if (why := moved_gradient(flow, piece, mode))]
-        if not moved:
-            break
-        for piece, why in moved:
-            if len([each for each in plan.pieces if each.key == piece.key]) > 1 or piece.start not in cuts:
-                raise Whole(why)
-            cuts.remove(piece.start)  # joined with the piece before it
-        plan = pieces_between(flow, probes, cuts, least)
     return plan
+
+
+def cuts_apart(flow: Flow, probes: Probes, fuses: bool, free: list[tuple[int, int]]) -> tuple[list[list[int]], str]:
+    """The cuts of each set of equal stretches outside runs; why a set has none."""
+    found: list[list[int]] = []
+    why = ""
+    for repeat in find_repeats(flow.numbers, free, LEAST_REPEATS, LEAST_LENGTH, LEAST_SAVING):
+        try:
+            cuts, refusal = place_apart(flow, repeat, probes, fuses, LEAST_REPEATS)
+        except Whole as error:
+            cuts, refusal = [], str(error)
+        found += [cuts] if cuts else []
+        why = why or refusal
+    return found, why
+
+
+def settled(flow: Flow, probes: Probes, mode: FakeTensorMode, cuts: list[int], apart: list[list[int]],
+            check_gradients: bool, least: int) -> Plan:
+    """The pieces between cuts. A compiler that fuses rounds otherwise in any case; the user's own cuts stay."""
+    while True:
+        if not cuts and not apart:
+            raise Whole("gradients would be laid out anew")
+        plan = pieces_between(flow, probes, cuts + [cut for each in apart for cut in each], least)
+        moved = [(piece, why) for piece in plan.unique.values() if (why := moved_gradient(flow, piece, mode))] \
+            if check_gradients else []
+        if not moved:
+            return plan
+        left = [*apart]
+        for piece, why in moved:
+            around = [each for each in apart if piece.start in each or piece.stop in each]
+            if around:
+                left = [each for each in left if each is not around[0]]
+            elif piece.start in cuts and len([each for each in plan.pieces if each.key == piece.key]) == 1:
+                cuts.remove(piece.start)  # joined with the piece before it
+            else:
+                raise Whole(why)
+        apart = left
 
 
 def gradients_to_take_between(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings,

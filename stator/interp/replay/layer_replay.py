@@ -24,6 +24,7 @@ from stator.guards.guard_set import PatternInstance
 from stator.heap.pure_readers import held_dict
 from stator.heap.raw_access import IDENTITY_TYPES, instance_dict
 from stator.heap.tracker import Box, ShadowKind, VariableTracker
+from stator.host.mechanism import all_allow_replay, replay_keys
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation
 from stator.interp.graph_errors import note_caught
@@ -164,7 +165,7 @@ class Replay:
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
                 or events.lines_wanted() or vm.exc_state.topmost() is not None:
             return False
-        if not all(each.allows_replay() for each in vm.mechanisms):
+        if not all_allow_replay(vm.mechanisms):
             return False
         if self.checked != heap.changes.writes:
             self.checked, self.state = heap.changes.writes, changed_state(vm)
@@ -175,7 +176,7 @@ class Replay:
         vm = self.vm
         recorder = vm.recorder
         return (recorder.log.changes, recorder.log.in_place, len(recorder.scope.inner_graphs), recorder.known.asked,
-                len(recorder.symbols.shape_env.guards), vm.depth, [each.replay_key() for each in vm.mechanisms],
+                len(recorder.symbols.shape_env.guards), vm.depth, replay_keys(vm.mechanisms),
                 None if self.state is None else self.state.key)
 
     def describe(self, value: Any, tensors: list[Any], objects: set[int]) -> Any:
