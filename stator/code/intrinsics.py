@@ -10,7 +10,7 @@ import functools
 import operator
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -57,6 +57,18 @@ def _throw_by_parts() -> None:
     generator.throw(ValueError, "text")  # type: ignore[attr-defined]
 
 
+async def _yielding() -> AsyncIterator[None]:
+    yield
+
+
+def _drop_unawaited() -> None:
+    _yielding().__anext__()
+
+
+def _athrow_by_parts() -> None:
+    _yielding().athrow(ValueError, "text").close()  # type: ignore[attr-defined]
+
+
 def _assign_other_kind() -> None:
     types.FunctionType(_throw_by_parts.__code__, {}).__code__ = _waiting.__code__
 
@@ -93,3 +105,5 @@ CHECKS_CAUSES = _checks_causes()  # whether `raise ... from C` looks at what C()
 CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of a generator (since 3.13)
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
 THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)
+ATHROWN_BY_PARTS = _text_of(_athrow_by_parts)  # the same of an async generator
+UNAWAITED_STEPS = bool(_text_of(_drop_unawaited))  # whether asend() of an async generator warns unawaited (since 3.13)
