@@ -86,6 +86,18 @@ def _close_returns() -> bool:
     return generator.close() is not None  # type: ignore[attr-defined]
 
 
+class _Chained:
+    @classmethod
+    @property
+    def chained(cls) -> bool:
+        return True
+
+
+def _get_from_partial() -> None:
+    if hasattr(functools.partial, "__get__"):
+        functools.partial(int).__get__(1)
+
+
 class _NoException(Exception):
     def __new__(cls) -> None:  # type: ignore[misc]
         return None
@@ -101,6 +113,8 @@ def _checks_causes() -> bool:
 
 
 CLOSE_RETURNS = _close_returns()  # whether generator.close() returns what the generator does (since 3.13)
+CLASS_METHODS_CHAIN = _Chained.chained is True  # whether classmethod binds what it holds by its __get__ (until 3.12)
+GET_FROM_PARTIAL = _text_of(_get_from_partial)  # functools.partial.__get__(instance) (in 3.13)
 CHECKS_CAUSES = _checks_causes()  # whether `raise ... from C` looks at what C() gives (since 3.13)
 CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of a generator (since 3.13)
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True

@@ -4,6 +4,8 @@ import bisect
 import copy
 import gc
 import heapq
+import inspect
+import io
 import json
 import math
 import operator
@@ -13,6 +15,7 @@ import re
 import string
 import sys
 import threading
+import tokenize
 import types
 
 import numpy
@@ -227,3 +230,14 @@ def test_random_numbers_that_decide(draw, fullgraph):
         assert three_calls(compiled) == three_calls(draw)  # the states of before are those of entries
     if fullgraph:
         assert not [event for event in log if isinstance(event, events.Recompile)]
+
+
+@case(call(ramp(2), "a = 1\nif b:\n  c\n"), call(ramp(2), "x = ("), call(ramp(2), "'text"))
+def tokens_of_source(x, source):
+    found = []
+    for tokens in (tokenize.generate_tokens(io.StringIO(source).readline), tokenize.tokenize(iter([source.encode()]).__next__)):
+        try:
+            found += [tuple(token) for token in tokens]
+        except (tokenize.TokenError, SyntaxError) as error:
+            found.append(str(error))
+    return found, [str(inspect.signature(function)) for function in (len, dict.get, sorted)], x + 1
