@@ -119,5 +119,6 @@ CHECKS_CAUSES = _checks_causes()  # whether `raise ... from C` looks at what C()
 CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of a generator (since 3.13)
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
 THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)
+ODD_CLASS_KEYS = bool(_text_of(lambda: type("Odd", (), {1: 2})))  # a class with keys that are no strings (since 3.13)
 ATHROWN_BY_PARTS = _text_of(_athrow_by_parts)  # the same of an async generator
 UNAWAITED_STEPS = bool(_text_of(_drop_unawaited))  # whether asend() of an async generator warns unawaited (since 3.13)
