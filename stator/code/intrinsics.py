@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import re
 import types
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -120,5 +121,7 @@ CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
 THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)
 ODD_CLASS_KEYS = bool(_text_of(lambda: type("Odd", (), {1: 2})))  # a class with keys that are no strings (since 3.13)
+COUNT_BY_PLACE = {each: _text_of(functools.partial(each, "a", *["b"] * number, 0))  # re.sub(p, r, s, 1) (since 3.13)
+                  for each, number in ((re.split, 1), (re.sub, 2), (re.subn, 2))}
 ATHROWN_BY_PARTS = _text_of(_athrow_by_parts)  # the same of an async generator
 UNAWAITED_STEPS = bool(_text_of(_drop_unawaited))  # whether asend() of an async generator warns unawaited (since 3.13)
