@@ -1,6 +1,7 @@
 """Descriptors: data and non-data, __set_name__, lookup order."""
 
 import functools
+import re
 import types
 import warnings
 
@@ -273,3 +274,29 @@ def test_partials_on_classes_warn_or_bind():
 
     compiled = stator.compile(read_partial, backend="eager", fullgraph=True)
     assert outcomes_of(compiled) == outcomes_of(compiled) == outcomes_of(read_partial)
+
+
+class Counted:
+    def count(self, *args):
+        return len(args)
+
+
+class HoldsMethod:
+    held = Counted().count
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def bound_methods_on_classes(x):
+    class Made:
+        held = Counted().count
+        of_class = classmethod(Counted().count)
+
+    found = [Made().held(2), Made.held(3), HoldsMethod().held(4), HoldsMethod.held(5), Made.of_class(1), Made().of_class()]
+    method = Counted().count
+    if hasattr(type(method), "__get__"):  # since 3.13
+        found += [method.__get__(3) == method, method.__get__(None, int) == method]
+        try:
+            method.__get__(None)
+        except TypeError as error:
+            found.append(str(error))
+    return found, repr(re.I | re.A), x + 1

@@ -43,6 +43,13 @@ def _function_get(vm: VM, callee: object, function: Any, obj: object, owner: obj
     return function if obj is None else types.MethodType(function, obj)
 
 
+@rule(*[getattr(types.MethodType, "__get__")] if hasattr(types.MethodType, "__get__") else [])
+def _method_get(vm: VM, callee: object, method: object, obj: object, owner: object = None, /) -> object:
+    """A bound method is a descriptor since 3.13, and stays bound to what it was bound to."""
+    require_target(vm, callee, method, obj, owner)
+    return method
+
+
 @suspending_rule(property.__get__)
 def _property_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
     require_target(vm, callee, descr, obj, owner)
