@@ -88,15 +88,18 @@ def _close_returns() -> bool:
 
 
 class _Chained:
-    @classmethod
-    @property
-    def chained(cls) -> bool:
-        return True
+    chained: Any = classmethod(property(lambda cls: True))  # type: ignore[arg-type]
 
 
 def _get_from_partial() -> None:
-    if hasattr(functools.partial, "__get__"):
-        functools.partial(int).__get__(1)
+    getter: Any = getattr(functools.partial, "__get__", None)
+    if getter is not None:
+        getter(functools.partial(int), 1)
+
+
+def _make_odd_class() -> None:
+    names: dict[Any, int] = {1: 2}
+    type("Odd", (), names)
 
 
 class _NoException(Exception):
@@ -120,8 +123,9 @@ CHECKS_CAUSES = _checks_causes()  # whether `raise ... from C` looks at what C()
 CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of a generator (since 3.13)
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
 THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)
-ODD_CLASS_KEYS = bool(_text_of(lambda: type("Odd", (), {1: 2})))  # a class with keys that are no strings (since 3.13)
-COUNT_BY_PLACE = {each: _text_of(functools.partial(each, "a", *["b"] * number, 0))  # re.sub(p, r, s, 1) (since 3.13)
-                  for each, number in ((re.split, 1), (re.sub, 2), (re.subn, 2))}
+ODD_CLASS_KEYS = bool(_text_of(_make_odd_class))  # a class with keys that are no strings (since 3.13)
+COUNT_BY_PLACE: dict[Any, str] = {  # re.sub(p, r, s, 1) (since 3.13)
+    each: _text_of(functools.partial(each, "a", *["b"] * number, 0))
+    for each, number in ((re.split, 1), (re.sub, 2), (re.subn, 2))}
 ATHROWN_BY_PARTS = _text_of(_athrow_by_parts)  # the same of an async generator
 UNAWAITED_STEPS = bool(_text_of(_drop_unawaited))  # whether asend() of an async generator warns unawaited (since 3.13)

@@ -136,8 +136,7 @@ def _scope_of(vm: VM, names: dict[str, object]) -> Scope:
     return made
 
 
-def _run(vm: VM, what: str, source: object = None, names: object = None, local_names: object = None,
-         closure: object = None) -> object:
+def _run(vm: VM, what: str, source: object, names: object, local_names: object, closure: object = None) -> object:
     frame = vm.running
     native = eval if what == "eval" else exec
     if Strategy.CODE_FROM_TEXT in vm.turned_off or is_own(frame):
@@ -239,13 +238,13 @@ _OF_EVAL = ("source", "globals", "locals")
 def _eval(vm: VM, /, *args: object, **named: object) -> object:
     """The namespaces have names since 3.13."""
     given = dict(zip(_OF_EVAL, args, strict=False), **named)
-    return _run(vm, "eval", *[given.get(name) for name in _OF_EVAL])
+    return _run(vm, "eval", given.get("source"), given.get("globals"), given.get("locals"))
 
 
 @rule(exec)
 def _exec(vm: VM, /, *args: object, closure: object = None, **named: object) -> object:
     given = dict(zip(_OF_EVAL, args, strict=False), **named)
-    return _run(vm, "exec", *[given.get(name) for name in _OF_EVAL], closure)
+    return _run(vm, "exec", given.get("source"), given.get("globals"), given.get("locals"), closure)
 
 
 @rule(builtins.__import__)
