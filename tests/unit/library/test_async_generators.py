@@ -1,12 +1,15 @@
 """Steps of async generators: awaited, dropped, closed and thrown into; the warnings of CPython about them."""
 
+from __future__ import annotations
+
 import gc
 import warnings
 
 import pytest
+import torch
 
 import stator
-from curriculum import call, case, ramp
+from tests.comparison import call, same_as_eager
 
 
 def ended(step):
@@ -56,7 +59,6 @@ def test_steps_of_async_generators_that_nothing_awaits_warn(name, keeps):
     assert outcomes_of(compiled) == outcomes_of(compiled) == outcomes_of(dropped)
 
 
-@case(call(ramp(2)), call(ramp(3)))
 def awaited_steps_of_async_generators(x):
     async def numbers():
         yield 1
@@ -74,6 +76,10 @@ def awaited_steps_of_async_generators(x):
     with pytest.raises(StopIteration) as stop:
         walked().send(None)
     return stop.value.value, x + 1
+
+
+def test_awaited_steps_are_captured():
+    same_as_eager(awaited_steps_of_async_generators, call(torch.ones(2)), call(torch.ones(3)))
 
 
 @pytest.mark.parametrize("kind", [GeneratorExit, KeyboardInterrupt, SystemExit, ValueError])
