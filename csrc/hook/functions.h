@@ -28,6 +28,7 @@ PyObject *hook_new_frame(PyObject *module, PyObject *args);
 PyObject *hook_set_lasti(PyObject *module, PyObject *args);
 PyObject *hook_tuple_set_item(PyObject *module, PyObject *args);
 PyObject *hook_refcount(PyObject *module, PyObject *object);
+PyObject *hook_mark_finalized(PyObject *module, PyObject *object);
 
 /* decoding.c */
 PyObject *hook_decode(PyObject *module, PyObject *args);

@@ -39,6 +39,8 @@ static PyMethodDef methods[] = {
      DOC("tuple_set_item($module, tuple, index, value, /)", "Overwrite a slot of a tuple nobody else sees.")},
     {"refcount", hook_refcount, METH_O,
      DOC("refcount($module, object, /)", "sys.getrefcount, the argument's own reference included.")},
+    {"mark_finalized", hook_mark_finalized, METH_O,
+     DOC("mark_finalized($module, object, /)", "Let CPython never call its finalizer; False where it cannot be marked.")},
     {"decode", hook_decode, METH_VARARGS,
      DOC("decode($module, code, bytes, rows, meanings, cls, malformed, subscript, /)",
          "(instructions, index of each byte offset) of a code object; see stator/code/decode.py.")},

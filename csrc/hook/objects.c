@@ -5,6 +5,7 @@
  */
 #include "functions.h"
 #include "frame_compat.h"
+#include "internal/pycore_gc.h"
 
 /* PyFrame_New leaves the fast locals empty, and reading f_locals of such a frame dereferences the cells of
  * free variables that are not there. */
@@ -101,4 +102,19 @@ PyObject *
 hook_refcount(PyObject *module, PyObject *object)
 {
     return PyLong_FromSsize_t(Py_REFCNT(object));
+}
+
+/* CPython calls the finalizer of an object once: this one counts as called.  False for objects that keep no such mark. */
+PyObject *
+hook_mark_finalized(PyObject *module, PyObject *object)
+{
+    if (!PyObject_IS_GC(object)) {
+        Py_RETURN_FALSE;
+    }
+#if PY_VERSION_HEX >= 0x030D0000
+    _PyGC_SET_FINALIZED(object);
+#else
+    _PyGCHead_SET_FINALIZED(_Py_AS_GC(object));
+#endif
+    Py_RETURN_TRUE;
 }

@@ -152,6 +152,8 @@ class CallSite:
             vm.recorder.keep_as_it_is()
         vm.recorder.known.ahead = Strategy.UNBACKED_VALUES in self.turned_off
         vm.heap.shapes = self.shapes
+        if self.point is None and self.compiled is not None:
+            vm.heap.bound_objects = self.compiled.prefix_args or ()
         vm.policy.error_policy, vm.policy.fullgraph = marks.error_policy(), self.settings.fullgraph
         vm.heap.trace_numpy = self.settings.trace_numpy
         vm.policy.capture_control_flow = False if self.learned.branches_break else self.settings.capture_control_flow

@@ -253,7 +253,7 @@ def trace_ended(result: Trace) -> Iterator[None]:
         if reason.stop.turn_off is None:
             reason.stop.turn_off = strategy_around(vm)
     finally:
-        vm.generators.live = False
+        vm.generators.end()
         undo(vm)
         if vm.replay is not None:
             vm.replay.close()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import builtins
 import functools
 import operator
+import re
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -57,6 +58,18 @@ def _throw_by_parts() -> None:
     generator.throw(ValueError, "text")  # type: ignore[attr-defined]
 
 
+async def _yielding() -> AsyncIterator[None]:
+    yield
+
+
+def _drop_unawaited() -> None:
+    _yielding().__anext__()
+
+
+def _athrow_by_parts() -> None:
+    _yielding().athrow(ValueError, "text").close()  # type: ignore[attr-defined]
+
+
 def _assign_other_kind() -> None:
     types.FunctionType(_throw_by_parts.__code__, {}).__code__ = _waiting.__code__
 
@@ -74,6 +87,21 @@ def _close_returns() -> bool:
     return generator.close() is not None  # type: ignore[attr-defined]
 
 
+class _Chained:
+    chained: Any = classmethod(property(lambda cls: True))  # type: ignore[arg-type]
+
+
+def _get_from_partial() -> None:
+    getter: Any = getattr(functools.partial, "__get__", None)
+    if getter is not None:
+        getter(functools.partial(int), 1)
+
+
+def _make_odd_class() -> None:
+    names: dict[Any, int] = {1: 2}
+    type("Odd", (), names)
+
+
 class _NoException(Exception):
     def __new__(cls) -> None:  # type: ignore[misc]
         return None
@@ -89,7 +117,15 @@ def _checks_causes() -> bool:
 
 
 CLOSE_RETURNS = _close_returns()  # whether generator.close() returns what the generator does (since 3.13)
+CLASS_METHODS_CHAIN = _Chained.chained is True  # whether classmethod binds what it holds by its __get__ (until 3.12)
+GET_FROM_PARTIAL = _text_of(_get_from_partial)  # functools.partial.__get__(instance) (in 3.13)
 CHECKS_CAUSES = _checks_causes()  # whether `raise ... from C` looks at what C() gives (since 3.13)
 CODE_OF_OTHER_KIND = _text_of(_assign_other_kind)  # function.__code__ = that of a generator (since 3.13)
 INVERTED_BOOL = _text_of(lambda: operator.invert(True))  # ~True
 THROWN_BY_PARTS = _text_of(_throw_by_parts)  # generator.throw(type, value)
+ODD_CLASS_KEYS = bool(_text_of(_make_odd_class))  # a class with keys that are no strings (since 3.13)
+COUNT_BY_PLACE: dict[Any, str] = {  # re.sub(p, r, s, 1) (since 3.13)
+    each: _text_of(functools.partial(each, "a", *["b"] * number, 0))
+    for each, number in ((re.split, 1), (re.sub, 2), (re.subn, 2))}
+ATHROWN_BY_PARTS = _text_of(_athrow_by_parts)  # the same of an async generator
+UNAWAITED_STEPS = bool(_text_of(_drop_unawaited))  # whether asend() of an async generator warns unawaited (since 3.13)

@@ -101,6 +101,7 @@ class Heap(Exposure):
         self.glanced: list[tuple[Any, Source]] = []  # empty tables of which nothing else was read, and their places
         self.answers: dict[Any, Any] = {}  # of calls that a guard repeats
         self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
+        self.bound_objects: tuple[object, ...] = ()  # what the compiled callable is bound to, which owns the entries
         self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of
         self.tracebacks: list[tuple[BaseException, Any]] = []  # what the user's exceptions had when they were met
         self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
@@ -168,7 +169,7 @@ class Heap(Exposure):
         if is_a(value, asyncio.BaseEventLoop):  # its finalizer warns of a loop that is not closed
             return self._adopt_opaque
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
-            return self._refuse_finalizer
+            return self._adopt_finalized
         if is_struct_sequence(cls):
             return functools.partial(adopt_value, self)
         return self._adopt_instance if new_shell(cls) is not None else self._adopt_opaque
@@ -210,7 +211,10 @@ class Heap(Exposure):
     def _refuse_number(self, value: object, source: Source) -> Any:
         raise Break("SB005", f"a {type(value).__name__} of another trace")
 
-    def _refuse_finalizer(self, value: object, source: Source) -> Any:
+    def _adopt_finalized(self, value: object, source: Source) -> Any:
+        """Of what the compiled callable is bound to: it lives as long as the entries that keep it."""
+        if any(value is each for each in self.bound_objects) and new_shell(type(value)) is not None:
+            return self._adopt_instance(value, source)
         raise Break("SB019", f"{type(value).__name__} has a finalizer, and the trace would keep the object alive")
 
     @recorded

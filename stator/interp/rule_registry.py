@@ -122,6 +122,8 @@ def _binder(parameters: list[inspect.Parameter]) -> Binder:
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     least = sum(each.default is each.empty for each in positional)
     most = sys.maxsize if any(each.kind is each.VAR_POSITIONAL for each in parameters) else len(positional)
+    unnamed = set() if any(each.kind is each.VAR_KEYWORD for each in parameters) else {
+        each.name for each in parameters if each.kind is each.POSITIONAL_ONLY}
     needs_keywords = any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters)
 
     def fits(args: Any, kwargs: Any) -> bool:
@@ -131,7 +133,7 @@ def _binder(parameters: list[inspect.Parameter]) -> Binder:
             signature.bind(*args, **kwargs)
         except TypeError:
             return False
-        return True
+        return unnamed.isdisjoint(kwargs)  # Python 3.13.0 binds them by name where they have a default
     return fits
 
 

@@ -6,6 +6,7 @@ what matters is which of them run Python through their arguments: an index, a bu
 
 from __future__ import annotations
 
+import _tokenize
 import builtins
 import types
 from typing import Any
@@ -143,7 +144,8 @@ def _iterators() -> None:
     for owner in dict.fromkeys(map(type, plain)):
         declare_iterator(owner, calls_back=False)
     lazy = [iter(Sequence()), iter(int, 0)]
-    for owner in (*map(type, lazy), enumerate, reversed, zip, map, filter):
+    tokens: type = getattr(_tokenize, "TokenizerIter")
+    for owner in (*map(type, lazy), enumerate, reversed, zip, map, filter, tokens):
         declare_iterator(owner, calls_back=True)
         row.iterator(owner, "__new__")
 

@@ -15,6 +15,7 @@ import doctest
 import faulthandler
 import gc
 import importlib
+import inspect
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ import signal
 import tempfile
 import time
 import traceback
+import types
 import unittest
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -108,9 +110,12 @@ def len_of(items: list[Any]) -> int:
 
 def run_case(case: unittest.TestCase, compiled: bool, fullgraph: bool = False) -> Ending:
     """Run it here, with the fixtures of its class and module."""
+    name = case._testMethodName
+    body = getattr(case, name)
+    if inspect.iscoroutinefunction(body):
+        body = case.__dict__[name] = types.MethodType(run_coroutine, case)
     if compiled:
-        name = case._testMethodName
-        case.__dict__[name] = api.compile(getattr(case, name), backend="eager", fullgraph=fullgraph)
+        case.__dict__[name] = api.compile(body, backend="eager", fullgraph=fullgraph)
     result = unittest.TestResult()
     refused = note_refusals()
     with events.record() as log:
@@ -132,6 +137,17 @@ def run_case(case: unittest.TestCase, compiled: bool, fullgraph: bool = False) -
         elif isinstance(event, events.InternalFailure):
             ending.internal.append("".join(traceback.format_exception(event.error)))
     return ending
+
+
+def run_coroutine(case: unittest.TestCase) -> object:
+    """An async test to its end, without a loop: the call of its method alone would make a coroutine, and run nothing."""
+    coroutine = getattr(type(case), case._testMethodName)(case)
+    while True:
+        try:
+            if coroutine.send(None) is not None:
+                raise RuntimeError("the test waits for a loop")
+        except StopIteration as ending:
+            return ending.value
 
 
 def note_refusals() -> list[str]:

@@ -1,7 +1,14 @@
 """Descriptors: data and non-data, __set_name__, lookup order."""
 
+import functools
+import re
+import types
+import warnings
+
+import pytest
 import torch
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -216,3 +223,80 @@ def abstract_or_not(x):
         property(Asks()).__isabstractmethod__
     except ValueError as error:
         return x + 1, found, str(error)
+
+
+def arguments_of(*args, **named):
+    return [type(each).__name__ for each in args], sorted(named)
+
+
+class Bound:
+    def __get__(self, instance, owner=None):
+        return "bound", instance, owner
+
+    def __call__(self, *args):
+        return args
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def class_methods_of_descriptors(x):
+    class Made:
+        held = classmethod(functools.partial(arguments_of, 1, a=2))
+        bound = classmethod(Bound())
+        looked_up = classmethod(property(lambda cls: cls.__name__))
+        of_c = classmethod(str.upper)
+
+    found = [Made.held(3, b=4), Made().held(b=4)]
+    for read in (lambda: Made.bound, lambda: Made().bound, lambda: Made.looked_up, lambda: Made.of_c):
+        try:
+            value = read()
+            found.append(value if type(value) is not types.MethodType else (type(value.__func__), value.__self__ is Made))
+            found[-1] = [*map(str, found[-1])] if type(found[-1]) is tuple else found[-1]
+        except TypeError as error:
+            found.append(str(error))
+    return found, x + 1
+
+
+def read_partial(n):
+    class Made:
+        held = functools.partial(arguments_of, n)
+
+    made = Made()
+    return made.held(3), Made.held(4), functools.partial(arguments_of).__get__(None, Made)()  # since 3.13
+
+
+@pytest.mark.skipif(not hasattr(functools.partial, "__get__"), reason="functools.partial is no descriptor before 3.13")
+def test_partials_on_classes_warn_or_bind():
+    def outcomes_of(fn):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            result = fn(1), fn("text")
+        return result, [(each.category, str(each.message), each.filename, each.lineno) for each in told]
+
+    compiled = stator.compile(read_partial, backend="eager", fullgraph=True)
+    assert outcomes_of(compiled) == outcomes_of(compiled) == outcomes_of(read_partial)
+
+
+class Counted:
+    def count(self, *args):
+        return len(args)
+
+
+class HoldsMethod:
+    held = Counted().count
+
+
+@case(call(ramp(2)), call(ramp(3)))
+def bound_methods_on_classes(x):
+    class Made:
+        held = Counted().count
+        of_class = classmethod(Counted().count)
+
+    found = [Made().held(2), Made.held(3), HoldsMethod().held(4), HoldsMethod.held(5), Made.of_class(1), Made().of_class()]
+    method = Counted().count
+    if hasattr(type(method), "__get__"):  # since 3.13
+        found += [method.__get__(3) == method, method.__get__(None, int) == method]
+        try:
+            method.__get__(None)
+        except TypeError as error:
+            found.append(str(error))
+    return found, repr(re.I | re.A), x + 1

@@ -1,9 +1,12 @@
 """operator, math, re, copy, string, textwrap, fractions, json: pure helpers that models use."""
 
 import bisect
+import calendar
 import copy
 import gc
 import heapq
+import inspect
+import io
 import json
 import math
 import operator
@@ -13,6 +16,8 @@ import re
 import string
 import sys
 import threading
+import time
+import tokenize
 import types
 
 import numpy
@@ -227,3 +232,77 @@ def test_random_numbers_that_decide(draw, fullgraph):
         assert three_calls(compiled) == three_calls(draw)  # the states of before are those of entries
     if fullgraph:
         assert not [event for event in log if isinstance(event, events.Recompile)]
+
+
+@case(call(ramp(2), "a = 1\nif b:\n  c\n"), call(ramp(2), "x = ("), call(ramp(2), "'text"))
+def tokens_of_source(x, source):
+    found = []
+    for tokens in (tokenize.generate_tokens(io.StringIO(source).readline), tokenize.tokenize(iter([source.encode()]).__next__)):
+        try:
+            found += [tuple(token) for token in tokens]
+        except (tokenize.TokenError, SyntaxError) as error:
+            found.append(str(error))
+    return found, [str(inspect.signature(function)) for function in (len, dict.get, sorted)], x + 1
+
+
+class Leaving(SystemExit):
+    pass
+
+
+@case(call(ramp(2), 3), call(ramp(2), "text"), call(ramp(2), None), call(ramp(2), (1, 2)), call(ramp(2), ()))
+def exits_inside(x, status):
+    found = []
+    for act in (lambda: sys.exit(status), lambda: sys.exit(), lambda: sys.exit(1, 2), lambda: exit_in_handler(status)):
+        try:
+            act()
+        except SystemExit as left:
+            found.append((type(left).__name__, left.code, left.args, type(left.__context__).__name__))
+        except TypeError as error:
+            found.append(str(error))
+    return found, x + 1
+
+
+def exit_in_handler(status):
+    try:
+        raise ValueError("first")
+    except ValueError:
+        sys.exit(status)
+
+
+def test_exits_with_an_exception_of_before():
+    def leave(status):
+        found = []
+        for act in (lambda: sys.exit(status), lambda: exit_in_handler(status)):
+            try:
+                act()
+            except SystemExit as left:
+                found.append((left is status, left.args, type(left.__context__).__name__))
+        return found
+
+    compiled = stator.compile(leave, backend="eager")
+    for number in range(3):
+        assert compiled(Leaving(number)) == leave(Leaving(number))
+
+
+@pytest.mark.parametrize("status", [3, None, "text", Leaving(5)])
+def test_exits_leave_the_call(status):
+    left = []
+
+    def leave(n):
+        left.append(n)
+        sys.exit(status)
+
+    compiled = stator.compile(leave, backend="eager", fullgraph=True)
+    for n in range(3):
+        with pytest.raises(SystemExit) as ending:
+            compiled(n)
+        assert ending.value.args == (status.args if isinstance(status, Leaving) else () if status is None else (status,))
+        assert isinstance(status, Leaving) == (ending.value is status)
+    assert left == [0, 1, 2]
+
+
+@case(call(ramp(2), 0), call(ramp(2), 86400 * 400), call(ramp(2), 1.5e9))
+def moments(x, seconds):
+    shown = time.gmtime(seconds)
+    return (tuple(shown), shown.tm_zone, shown.tm_gmtoff, time.asctime(shown), time.asctime(tuple(shown)), calendar.timegm(shown),
+            x + shown.tm_year)  # fmt: skip

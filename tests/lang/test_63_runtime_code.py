@@ -1,7 +1,11 @@
 """eval, exec and compile: code made at run time is captured like any other, in namespaces given or not."""
 
+import types
+import warnings
+
 import torch
 
+import stator
 from curriculum import call, case, ramp
 from tests.comparison import same_as_eager
 
@@ -146,3 +150,68 @@ def names_of_a_comprehension_in_a_class_body(n):
     made = {}
     exec("y = 0\nshown = [(locals()['x'], 'x' in dir(), eval('x')) for x in (1, 2)]\n[exec('y = x') for x in (1, 2)]", made)
     return Body.shown, Body.y, Body.changed, Body.nested, Body.after, made["shown"], made["y"]
+
+
+def ending(act):
+    try:
+        return act()
+    except (TypeError, AttributeError, RuntimeError) as error:
+        return str(error)
+
+
+@case(call(3), call(4), graphs=0)
+def namespaces_by_name(n):
+    names = {}
+    acts = [lambda: eval("n + a", locals={"n": n}, globals={"a": 2}), lambda: eval("n", {}, locals={"n": 3}),
+            lambda: eval(source="1"), lambda: eval("1", unknown=2), lambda: eval(), lambda: eval("1", {}, {}, {}),
+            lambda: exec("1", unknown=2), lambda: exec(source="y = 3"), lambda: exec("y = 3", globals=names),
+            lambda: exec("z = n", locals=names, globals={"n": n}), lambda: len(obj=[]), lambda: hash(obj=1)]  # fmt: skip
+    found = [ending(act) for act in acts]
+    return found, names.get("y"), names.get("z")
+
+
+@case(call(3, True), call(4, True), call(4, False), graphs=0)
+def functions_with_defaults_by_name(n, given):
+    def added(a, /, b=4, *, c):
+        return a + b + c
+
+    def made(*args, **named):
+        function = types.FunctionType(added.__code__, {}, "made", *args, **named)
+        return function.__kwdefaults__, function.__defaults__, ending(function), function(c=5)
+
+    parts = {"c": n} if given else None
+    acts = [lambda: made((1, 2)), lambda: made((1, 2), None, parts), lambda: made((1, 2), kwdefaults=parts),
+            lambda: made((1, 2), kwdefaults=3), lambda: made((1, 2), None, None, None), lambda: made((1,), argdefs=(2,)),
+            lambda: made(unknown=1), lambda: types.FunctionType()]  # fmt: skip
+    return [ending(act) for act in acts]
+
+
+def test_classes_with_keys_that_are_no_strings():
+    class Key:
+        def __hash__(self):
+            return hash("name")
+
+    def make(n):
+        made = type("Odd", (), {n: 2, Key(): 3})
+        return made.__name__, len(vars(made)), n
+
+    def outcomes_of(fn):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            result = fn(1)
+        return result, [(each.category, str(each.message), each.lineno) for each in told]
+
+    compiled = stator.compile(make, backend="eager")
+    assert outcomes_of(compiled) == outcomes_of(compiled) == outcomes_of(make)
+
+
+def test_reduce_in_c_reads_the_builtins_of_the_frame():
+    def reduced(n):
+        found = []
+        for given in ({}, {"iter": n}):
+            found.append(ending(lambda: eval("x.__reduce__()", {"__builtins__": given, "x": iter([1, 2])})))
+        return found
+
+    compiled = stator.compile(reduced, backend="eager")
+    for n in (3, 4):
+        assert compiled(n) == reduced(n)

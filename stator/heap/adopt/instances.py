@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator import _hook
 from stator.breaks import Break
 from stator.graph.metadata.input_layouts import acts_as_wrapper
 from stator.graph.record.nested_tensors import is_jagged
@@ -28,6 +29,7 @@ from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
 from stator.source import Attr, CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
+_HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: instances have the mark of finalized objects
 BOXED_LATER = (collections.OrderedDict, functools.partial)
 
 
@@ -36,7 +38,9 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     cls = type(value)
     shell = new_shell(cls)
     assert shell is not None
-    if hasattr(cls, "__del__"):
+    ends = hasattr(cls, "__del__")
+    if ends and (type(cls.__del__) is not types.FunctionType or not cls.__flags__ & _HAVE_GC
+                 or shell.shape is not ShadowKind.OBJECT):
         raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
     boxes: Any = None
     if shell.shape is ShadowKind.DICT:
@@ -52,6 +56,8 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
         standin, *known = adopt_members(heap, value, source, cls)
     else:
         standin = shell.make(cls)
+    if ends:
+        _hook.mark_finalized(standin)  # only the user's object runs the finalizer
     tracker = heap.register(VariableTracker(standin, value, source, shell.shape, boxes))
     heap.guard_type(tracker)
     if shell.shape is ShadowKind.TUPLE:

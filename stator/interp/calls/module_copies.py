@@ -134,5 +134,7 @@ def _pointer(value: object, place: int) -> int | None:
 def refuse_changed_builtins(vm: VM, name: str) -> None:
     """Break where a `__reduce__` in C reads `iter` or `getattr` from builtins that the program has changed."""
     scope = vm.heap.scope(builtins.__dict__) if name.startswith("__reduce") else None
-    if scope is not None and (scope.overlay or scope.shadow is not None):
+    given = getattr(vm.running.func, "__builtins__", builtins.__dict__)  # those of the frame that asks
+    if scope is not None and (scope.overlay or scope.shadow is not None
+                              or vm.heap.original_of(given) is not builtins.__dict__):
         raise Break("SB006", "a __reduce__ in C, which reads builtins that the program may have changed")

@@ -276,7 +276,7 @@ def native(vm: VM, fn: Any, args: Any, kwargs: Any = None) -> Any:
     except BaseException as error:
         if vm.pending is not None:
             raise vm.pending from None
-        if not is_a(error, Exception) and error is not vm.escaped:
+        if not is_a(error, Exception) and error is not vm.escaped and type(error) not in vm.generators.thrown:
             raise
         if vm.heap.tables.sets:
             note_operation(vm.heap, fn, args, failed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import types
 import weakref
@@ -328,6 +329,8 @@ class Generators(dict[int, Any]):
         self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
         self.live = True  # until the trace is over
         self.unawaited = False  # whether a coroutine died before it was begun
+        self.unbegun: dict[int, Any] = {}  # steps of async generators that nothing awaits, where CPython warns of them
+        self.thrown: set[type] = {GeneratorExit}  # beside Exceptions, what C code may raise in an async generator
 
     def get(self, key: int, default: object = None) -> Any:
         found = dict.get(self, key)
@@ -340,12 +343,27 @@ class Generators(dict[int, Any]):
         if body is not None and not body.started and not body.done and body.kind == "coroutine":
             self.unawaited = self.unawaited or self.live
 
+    def begin(self, step: object) -> None:
+        """A step of an async generator, itself or by `anext` with a default, is awaited."""
+        if self.unbegun:
+            for each in (step, *gc.get_referents(step)):
+                self.unbegun.pop(id(each), None)
+
+    def end(self) -> None:
+        """At the end of the trace: no body of the program is run any more."""
+        self.live = False
+        self.unawaited = self.unawaited or bool(self.unbegun)
+        while self.unbegun:  # they would warn as they die
+            with contextlib.suppress(RuntimeError):
+                self.unbegun.popitem()[1].close()
+
     def of(self, value: object) -> Any:
         """The body of a generator, or of the coroutine behind `coroutine.__await__()`."""
         return self.get(id(gc.get_referents(value)[0] if type(value) is AWAITED else value))
 
     def iterated(self, value: object) -> Any:
         """The same of a value that `for` and next() take items from."""
+        self.begin(value)
         return self.of(value) if type(value) is types.GeneratorType or type(value) is AWAITED else None
 
     def __contains__(self, key: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.intrinsics import CLASS_METHODS_CHAIN
 from stator.guards.guard import Kind
 from stator.heap.records import Scope
 from stator.host.suspended_patches import names_of_class
@@ -114,7 +115,7 @@ def bind_class_method(vm: VM, descr: Any, owner: type, cont: object) -> None:
     func = descr.__func__
     if type(func) is types.FunctionType:
         return vm.give(types.MethodType(func, owner), cont)
-    getter = find(vm, type(func), "__get__")
+    getter = find(vm, type(func), "__get__") if CLASS_METHODS_CHAIN else MISSING
     if getter is MISSING:
         adopted = adopt_entry(vm, func, owner)  # what cannot be called makes a method, and fails when it is called
         return vm.give(descr.__get__(None, owner) if adopted is func else types.MethodType(adopted, owner), cont)

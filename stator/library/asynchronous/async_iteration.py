@@ -8,12 +8,17 @@ objects that CPython makes.  C code resumes the body of an async generator throu
 from __future__ import annotations
 
 import builtins
+import contextlib
 import sys
 import types
+import warnings
 from collections.abc import AsyncGenerator, Callable
 
 from stator.breaks import Break
-from stator.host.value_kinds import name_in_errors
+from stator.code.intrinsics import ATHROWN_BY_PARTS, THROWN_BY_PARTS, UNAWAITED_STEPS
+from stator.graph.state.quiet_logging import Heard
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.calls.native_calls import failed, refuse_not_rebuilt
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.rule_registry import rule
@@ -55,9 +60,36 @@ def _drive(vm: VM, callee: Callable[..., object], driven: object, /, *args: obje
         raise Break("SB014", "what an async generator from outside is awaited through")
     if sys.get_asyncgen_hooks().firstiter is not None:
         raise Break("SB018", "an async generator under an event loop's hooks")
-    if type(driven) is types.AsyncGeneratorType:
-        note_generator(vm, driven)
-    return vm.native(callee, (driven, *args))
+    name = callee.__name__
+    if name in ("throw", "athrow") and args:
+        kind = args[0] if is_a(args[0], type) else type(args[0])
+        if type(kind) is type:
+            vm.generators.thrown.add(kind)
+    if type(driven) is not types.AsyncGeneratorType:
+        if name == "throw" and len(args) > 1 and THROWN_BY_PARTS:
+            raise Break("SB013", "throw() of an async generator's method with an exception in parts: CPython may warn")
+        if name not in ("__await__", "__iter__"):
+            vm.generators.begin(driven)
+        return vm.native(callee, (driven, *args))
+    note_generator(vm, driven)
+    return _new_step(vm, callee, driven, args)
+
+
+def _new_step(vm: VM, callee: Callable[..., object], generator: object, args: tuple[object, ...]) -> object:
+    """Make what an async generator is awaited through, which runs no Python code."""
+    by_parts = callee.__name__ == "athrow" and len(args) > 1 and ATHROWN_BY_PARTS
+    if by_parts:
+        vm.call_sync(warnings.warn, (by_parts, DeprecationWarning))
+    try:
+        with Heard() if by_parts else contextlib.nullcontext():
+            made = callee(generator, *args)
+    except Exception as error:
+        raise failed(vm, error, callee, (generator, *args), None) from None
+    if UNAWAITED_STEPS and made is not generator:
+        vm.generators.unbegun[id(made)] = made
+    if vm.policy.not_rebuilt:
+        refuse_not_rebuilt(vm, made)
+    return made
 
 
 @rule(builtins.anext)

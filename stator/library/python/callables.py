@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import operator
 import types
+import warnings
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.intrinsics import GET_FROM_PARTIAL
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a
 from stator.interp.calls.allowed_calls import C_CALLABLES
@@ -39,6 +41,13 @@ def require_target(vm: VM, getter: Any, descr: Any, obj: object, owner: object) 
 def _function_get(vm: VM, callee: object, function: Any, obj: object, owner: object = None, /) -> Any:
     require_target(vm, callee, function, obj, owner)
     return function if obj is None else types.MethodType(function, obj)
+
+
+@rule(*[getattr(types.MethodType, "__get__")] if hasattr(types.MethodType, "__get__") else [])
+def _method_get(vm: VM, callee: object, method: object, obj: object, owner: object = None, /) -> object:
+    """A bound method is a descriptor since 3.13, and stays bound to what it was bound to."""
+    require_target(vm, callee, method, obj, owner)
+    return method
 
 
 @suspending_rule(property.__get__)
@@ -159,6 +168,19 @@ def _partial_call(vm: VM, cont: Any, partial: Any, /, *args: Any, **kwargs: Any)
     if vm.heap.is_opaque(partial):
         raise Break("SB005", f"a call of a {type(partial).__name__}, which no guard can read")
     vm.call(partial.func, (*partial.args, *args), merged_keywords(partial, kwargs), cont)
+
+
+def _bind_partial(vm: VM, partial: object, obj: object, owner: object = None, /) -> object:
+    """A descriptor since 3.13, which only warns that it will bind; later ones bind."""
+    if obj is None or GET_FROM_PARTIAL:
+        if obj is not None:
+            vm.call_sync(warnings.warn, (GET_FROM_PARTIAL, FutureWarning))
+        return partial
+    return vm.native_unhooked(getattr(functools.partial, "__get__"), (partial, obj, owner))
+
+
+if hasattr(functools.partial, "__get__"):
+    rule(getattr(functools.partial, "__get__"))(_bind_partial)
 
 
 class NoteAlias(Continuation):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import _lru_cache_wrapper
 
 from stator.breaks import Break
+from stator.code.intrinsics import COUNT_BY_PLACE
 from stator.graph.state.quiet_logging import Heard
 from stator.interp.frame import Continuation, Raised
 from stator.interp.noted_effects import PlainCall, note
@@ -50,7 +51,12 @@ def _run_pattern(vm: VM, cont: Continuation | None, callee: Callable[..., object
         if type(value) is DeferredText:
             raise unread(value)
         vm.heap.expose_deep(value)
-    values = {**dict(zip((*_PUBLIC[callee], "flags"), args, strict=False)), **kwargs}
+    names = (*_PUBLIC[callee], "flags")
+    values = {**dict(zip(names, args, strict=False)), **kwargs}
+    if len(args) + len(kwargs) != len(values):
+        vm.native_unhooked(callee, (pattern, *args), kwargs)  # raises
+    if len(args) >= len(_PUBLIC[callee]) and COUNT_BY_PLACE.get(callee):
+        vm.call_sync(warnings.warn, (COUNT_BY_PLACE[callee], DeprecationWarning))
     compiled = _compiled(vm, pattern, values.pop("flags", 0))
     if callee is re.compile:
         return vm.give(compiled, cont)

@@ -38,7 +38,7 @@ _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
 _TEXT = (str, bytes)
-_OF_FUNCTIONS = ("code", "globals", "name", "argdefs", "closure")
+_OF_FUNCTIONS = tuple(inspect.signature(types.FunctionType).parameters)  # and "kwdefaults" since 3.13
 _BUFFERS = (bytearray, memoryview)
 _NO_SOURCES = frozenset({int, float, complex, bool, type(None), tuple, list, dict, set, frozenset})
 _SOURCES = (str, bytes, bytearray, memoryview, types.CodeType)
@@ -200,13 +200,15 @@ def _closure_fits(source: object, closure: object) -> bool:
 @rule(types.FunctionType)
 def _make_function(vm: VM, /, *args: object, **named: object) -> object:
     """A function of the trace. CPython checks the arguments, on a namespace of ours."""
-    given = dict(zip(_OF_FUNCTIONS, args, strict=False), **named)
-    code, names = given.get("code"), given.get("globals")
+    given = {**dict(zip(_OF_FUNCTIONS, args, strict=False)), **named}
+    if len(given) != len(args) + len(named) or not given.keys() <= {*_OF_FUNCTIONS}:
+        return vm.native_unhooked(types.FunctionType, args, named)  # raises
+    names = given.get("globals")
     trial = {**given, "globals": {}} if is_a(names, dict) else given
-    vm.native_unhooked(types.FunctionType, args[len(_OF_FUNCTIONS):], trial)
+    vm.native_unhooked(types.FunctionType, (), trial)
     if Strategy.CODE_FROM_TEXT in vm.turned_off or is_own(vm.running):
         raise _refused("in a program that breaks")
-    if vm.heap.tracker_of(code) is not None or vm.heap.tracker_of(given.get("argdefs")) is not None:
+    if any(vm.heap.tracker_of(given.get(name)) is not None for name in ("code", "argdefs", "kwdefaults")):
         raise _refused("through types.FunctionType of code or defaults from outside")
     scope = _scope_of(vm, names)  # type: ignore[arg-type]
     own = builtins_of(vm, vm.running) if scope.read("__builtins__") is MISSING else None
@@ -229,15 +231,20 @@ def _set_builtins(vm: VM, scope: Scope) -> None:
         scope.write("__builtins__", builtins_of(vm, frame) or vm.heap.scope(builtins.__dict__).view())
 
 
+_OF_EVAL = ("source", "globals", "locals")
+
+
 @rule(eval)
-def _eval(vm: VM, source: object, globals: object = None, locals: object = None, /) -> object:
-    return _run(vm, "eval", source, globals, locals)
+def _eval(vm: VM, /, *args: object, **named: object) -> object:
+    """The namespaces have names since 3.13."""
+    given = dict(zip(_OF_EVAL, args, strict=False), **named)
+    return _run(vm, "eval", given.get("source"), given.get("globals"), given.get("locals"))
 
 
 @rule(exec)
-def _exec(vm: VM, source: object, globals: object = None, locals: object = None, /, *,
-          closure: object = None) -> object:
-    return _run(vm, "exec", source, globals, locals, closure)
+def _exec(vm: VM, /, *args: object, closure: object = None, **named: object) -> object:
+    given = dict(zip(_OF_EVAL, args, strict=False), **named)
+    return _run(vm, "exec", given.get("source"), given.get("globals"), given.get("locals"), closure)
 
 
 @rule(builtins.__import__)

@@ -1,7 +1,7 @@
 """Rules for C methods of small types.   struct.pack_into("<i", buffer, 0, n)  ->  the stand-in of the buffer is written
 
-In: a call that writes to another argument than its first, or makes a module by hand.  Out: its value; writes to the
-stand-in of a bytearray are effects like any other.
+In: a call that writes to another argument than its first, makes a module by hand, shows a given moment or exits.  Out:
+its value or exception; writes to the stand-in of a bytearray are effects like any other.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import _io
 import _struct
 import array
 import io
+import sys
+import time
 import types
 from collections.abc import Callable
 
 from stator.breaks import Break
+from stator.host.value_kinds import is_a
+from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import LISTED, rule
 from stator.interp.vm import VM
 
 
@@ -67,3 +71,19 @@ def _init_module(vm: VM, module: object, /, *args: object, **named: object) -> N
     if id(module) not in vm.fresh:
         raise Break("SB006", "module.__init__ of a module from outside")
     vm.native_unhooked(types.ModuleType.__init__, (module, *args), named)
+
+
+@rule(time.gmtime, time.asctime)
+def _of_moment(vm: VM, callee: Callable[..., object], given: object = None, /) -> object:
+    """Of a moment that is given; without one they read the clock."""
+    given = specialise_deep(vm, given)
+    plain = type(given) in (int, float) or is_a(given, tuple) and all(type(part) is int for part in given)  # type: ignore[attr-defined]
+    return vm.native_unhooked(callee, (given,)) if plain else LISTED
+
+
+@rule(sys.exit)
+def _exit(vm: VM, status: object = None, /) -> None:
+    if is_a(status, SystemExit):
+        raise Raised(vm.set_context(status), spoken=True)  # type: ignore[arg-type]
+    parts = () if status is None else status if is_a(status, tuple) else (status,)
+    raise Raised(vm.set_context(vm.call_sync(SystemExit, tuple(parts))), spoken=True)  # type: ignore[arg-type]

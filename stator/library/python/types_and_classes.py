@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.intrinsics import ODD_CLASS_KEYS
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.tracker import Box
 from stator.host.garbage_collection import request_collection
@@ -193,6 +194,8 @@ def new_class(vm: VM, meta: type, name: object, bases: Any, namespace: Any, kwar
     vm.heap.expose(bases)
     vm.heap.expose(namespace)
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
+    if ODD_CLASS_KEYS and any(type(key) is not str for key in namespace):
+        raise Break("SB013", "a class whose namespace has keys that are no strings: CPython warns", asks_caller=True)
     if "__module__" not in namespace and (module := caller_module(vm, 0)) is not MISSING:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
     interpret_finalizer(vm, namespace)

@@ -42,7 +42,7 @@ def _check(vm: VM, args: Any) -> None:
 
 
 def require_awaited(vm: VM) -> None:
-    if vm.generators.unawaited:
+    if vm.generators.unawaited or vm.generators.unbegun:
         raise Break("SB019", "a coroutine that nothing awaits: CPython warns where it dies", whole_call=True)
 
 

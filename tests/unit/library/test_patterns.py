@@ -88,3 +88,30 @@ def test_a_flag_that_re_warns_of_is_a_break():
         re.purge()
         assert compiled(X, "flag(a)")[0] == expected
     assert compiled(X, "flag(a)")[0] == []
+
+
+def count_by_place(n):
+    acts = [lambda: re.sub("a", "b", "aaa", n), lambda: re.sub("a", "b", "aAa", n, re.I), lambda: re.split("a", "babab", n),
+            lambda: re.split("a", "babab", n, flags=0), lambda: re.subn("a", "b", "aaa", n), lambda: re.split("a", "bab"),
+            lambda: re.sub("a", "b", "aaa", n, count=1), lambda: re.sub("a", "b", "aaa", n, re.I, 3),
+            lambda: re.sub("a", "b", "aaa", n, 0, flags=1), lambda: re.sub("a", "b", "aaa", count=n, flags=re.I),
+            lambda: re.sub("a", "b"), lambda: re.match("a", "b", 0, 5), lambda: re.sub("a", "b", "c", repl="d")]
+    found = []
+    for act in acts:
+        try:
+            found.append(act())
+        except TypeError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_counts_by_place_warn_where_cpython_does(fullgraph):
+    def outcomes_of(fn):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            result = fn(1), fn(2)
+        return result, [(each.category, str(each.message), each.filename, each.lineno) for each in told]
+
+    compiled = stator.compile(count_by_place, backend="eager", fullgraph=fullgraph)
+    assert outcomes_of(compiled) == outcomes_of(compiled) == outcomes_of(count_by_place)
