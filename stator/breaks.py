@@ -51,6 +51,7 @@ class Strategy(enum.StrEnum):
     UNBACKED_VALUES = "unbacked values"  # off, under fullgraph: a guard computes ahead those that decide the capture
     UNSPOKEN_ASSERTIONS = "unspoken assertions"
     WEAK_COLLECTIONS = "collections of weak references"
+    WRAPPED_BODIES = "bodies of the operator wrap"  # off: the function is called as eager calls it
 
 
 class Native(enum.StrEnum):
