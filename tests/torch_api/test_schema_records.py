@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -167,9 +168,24 @@ class Described(torch.Tensor):
         return cls(result, shapes[0])
 
 
+Pair = collections.namedtuple("Pair", "near far")
+
+
+class Slotted(Described):
+    """Its attributes lie in slots."""
+
+    __slots__ = ("_data", "_shape", "_other")
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+
 def described(x: T) -> Any:
     made = Described(x, Shape(tuple(x.shape), Shape((1,), None)))
-    return made * made
+    return made * made, made._shape, made
+
+
+def in_slots(x: T) -> Any:
+    made = Slotted(x, Pair(torch.float32, Pair(1, "far")))  # type: ignore[arg-type]
+    return made, made._shape, hasattr(made, "_other"), made._data
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -178,5 +194,15 @@ def test_wrappers_made_of_records(backend: str) -> None:
     for size in (2, 3):
         x = torch.arange(float(size))
         found, expected = compiled(x), described(x)
-        assert type(found) is Described and torch.equal(found._data, expected._data)
-        assert found._shape == expected._shape
+        assert type(found[0]) is Described and torch.equal(found[0]._data, expected[0]._data)
+        assert found[0]._shape == found[1] == expected[1] == found[2]._shape
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_slots_of_wrappers_made_inside(backend: str) -> None:
+    compiled = stator.compile(in_slots, backend=backend, fullgraph=True, dynamic=False)
+    for size in (2, 3):
+        found, expected = compiled(torch.ones(size)), in_slots(torch.ones(size))
+        assert type(found[0]) is Slotted and found[1:3] == expected[1:3]
+        assert torch.equal(found[3], expected[3]) and torch.equal(found[0]._data, expected[0]._data)
+        assert found[0]._shape == expected[0]._shape and type(found[1]) is Pair
