@@ -36,6 +36,7 @@ class Strategy(enum.StrEnum):
     GRADIENTS_INSIDE = "gradients inside"
     HANDLED_ERRORS = "errors that are handled"
     HASHES = "functions that hash keys"
+    HOOK_GRAPHS = "graphs of hooks on tensors"  # off: autograd calls the hooks themselves
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
     LATE_COLLECTIONS = "collections of garbage after changes"
