@@ -100,7 +100,8 @@ def _wrapped(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return result
 
 
-def _called_through(wrapper: Callable[..., Any], function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _called_through(wrapper: Callable[..., Any], function: Callable[..., Any], args: tuple[object, ...],
+                    kwargs: dict[str, object]) -> Any:
     return wrapper(function)(*args, **kwargs)
 
 
