@@ -11,7 +11,6 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Iterator, Sequence
-from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -159,8 +158,8 @@ def written_inputs(recorder: Recorder, graph: fx.Graph, inputs: list[Any]) -> tu
 
 
 def graph_failed(error: Exception) -> Any:
-    """Run the call uncompiled: its inputs are restored.  An error of a signal handler or a hook is not the graph's."""
-    if isinstance(error, BackendError) or raised_by_a_handler(error) or raised_by_saved_hooks(error):
+    """Run the call uncompiled: its inputs are restored.  What a signal handler or a checkpoint raises is no error."""
+    if isinstance(error, BackendError) or raised_by_a_handler(error) or ends_checkpoint(error):
         raise error
     if isinstance(error, NotFinite):
         events.emit(events.EagerFallback("a compiled graph", "a GradScaler skips the step of an optimizer"))
@@ -174,11 +173,9 @@ def graph_failed(error: Exception) -> Any:
                         "be.")
 
 
-def raised_by_saved_hooks(error: BaseException) -> bool:
-    """Whether a hook around the call has raised, which notes what is saved: a checkpoint ends its second run so."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    code = None if hooks is None else getattr(getattr(hooks[0], "__func__", hooks[0]), "__code__", None)
-    return code is not None and any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__))
+def ends_checkpoint(error: BaseException) -> bool:
+    """Whether a checkpoint around the call ends its second run, which has saved enough."""
+    return type(error) is getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 
 
 def under_checkpoint() -> bool:
