@@ -36,6 +36,7 @@ class Strategy(enum.StrEnum):
     GRADIENTS_INSIDE = "gradients inside"
     HANDLED_ERRORS = "errors that are handled"
     HASHES = "functions that hash keys"
+    HOOK_GRAPHS = "graphs of hooks on tensors"  # off: autograd calls the hooks themselves
     INFERENCE_MODE = "inference mode"
     KEPT_LOCALS = "locals() whose dict is kept"
     LATE_COLLECTIONS = "collections of garbage after changes"
@@ -51,6 +52,7 @@ class Strategy(enum.StrEnum):
     UNBACKED_VALUES = "unbacked values"  # off, under fullgraph: a guard computes ahead those that decide the capture
     UNSPOKEN_ASSERTIONS = "unspoken assertions"
     WEAK_COLLECTIONS = "collections of weak references"
+    WRAPPED_BODIES = "bodies of the operator wrap"  # off: the function is called as eager calls it
 
 
 class Native(enum.StrEnum):

@@ -326,6 +326,8 @@ SETTINGS: dict[str, Probe] = {
     "specialize_int": lambda: compiled(scaled, *((ones(), n) for n in range(2, 6))) == 4,
     "assume_static_by_default": lambda: compiled(add, (ones(3),), (ones(4),)) == 1,
     "automatic_dynamic_shapes": lambda: compiled(add, (ones(3),), (ones(4),), (ones(5),)) == 3,
+    "error_on_nested_fx_trace": lambda: not raises(
+        lambda: torch.fx.symbolic_trace(torch.compile(add, backend="eager"))),
 }
 
 

@@ -38,7 +38,7 @@ from stator.source import unpinned
 
 MOST_GRAPHS, MOST_ALIKE = 64, 3  # kept for later captures: contents, the last used ones, and older graphs of each
 _UNSEEN = frozenset({"backend", "options", "name", "recompile_limit", "isolate_recompiles", "strict", "audit",
-                     "shapes", "start"})
+                     "shapes", "shapes_spec", "start"})
 _CONFIGS = ("torch._functorch.config", "torch._inductor.config")
 _SWITCHES: tuple[Callable[[], object], ...] = (
     global_state, torch.get_float32_matmul_precision, torch.get_num_threads, torch.is_anomaly_enabled,

@@ -23,7 +23,7 @@ _ALWAYS_SO = {
     "capture_sparse_compute": True, "constant_fold_autograd_profiler_enabled": False,
 }
 _READ = frozenset({*SETTINGS, *_ALIASES, "assume_static_by_default", "automatic_dynamic_shapes", "trace_numpy",
-                   "dynamic_shapes"})
+                   "dynamic_shapes", "error_on_nested_fx_trace"})
 _said: set[str] = set()
 
 

@@ -88,7 +88,8 @@ class Settings:
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
     guard_filter_fn: Callable[..., Sequence[bool]] | None = None
     guard_fail_fn: Callable[[FailedGuard], object] | None = None
-    shapes_spec: object = None  # shapes.named_dimensions.Declarations, in the words of torch.compile's argument
+    # shapes.named_dimensions.Declarations, in the words of torch.compile's argument
+    shapes_spec: object = field(default=None, hash=False)
 
     def validate(self) -> None:
         require_bool("fullgraph", self.fullgraph)

@@ -24,6 +24,11 @@ def is_allowed(fn: object) -> bool:
     return _is_listed("_allowed_callable_ids", fn)
 
 
+def takes_structures(fn: object) -> bool:
+    """Marked with nonstrict_trace: it may be given, and may return, objects of classes that pytree knows."""
+    return _is_listed("_nonstrict_trace_callable_ids", fn)
+
+
 def is_disallowed(fn: object) -> bool:
     """Marked with disallow_in_graph, as is torch's own function that breaks."""
     return _is_listed("_disallowed_callable_ids", fn)

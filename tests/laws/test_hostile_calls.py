@@ -122,6 +122,26 @@ def masked_encoder_with_gradients() -> Made:
 
 
 @program
+def masked_encoder_with_flags_of_the_call() -> Made:
+    """The flags count as the call itself has changed them before."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    module = nn.TransformerEncoder(layer, 1).eval()
+    masks = torch.tensor([[[0, 0, 1], [0, 1, 1]], [[0, 0, 0], [0, 1, 1]]]).bool()
+
+    def function(x: torch.Tensor, mask: torch.Tensor, follow: bool) -> Any:
+        for parameter in module.parameters():
+            parameter.requires_grad_(follow)
+        y = module(x, src_key_padding_mask=mask)
+        for parameter in module.parameters():
+            parameter.requires_grad_(not follow)
+        return y
+
+    return function, [call(inputs(2, 3, 4).sin(), mask, follow) for mask in masks for follow in (False, True)], [], \
+        lambda: [parameter.requires_grad for parameter in module.parameters()]
+
+
+@program
 def truth_that_a_kernel_returns() -> Made:
     def function(x: torch.Tensor, mask: torch.Tensor) -> Any:
         return torch._nested_tensor_from_mask_left_aligned(x, mask)

@@ -108,10 +108,22 @@ def of_a_module(x: T, t: T) -> Any:
         return fwAD.unpack_dual(out).tangent
 
 
+def with_tangents_off(x: T, t: T) -> Any:
+    with fwAD._set_fwd_grad_enabled(False):
+        with fwAD._set_fwd_grad_enabled(True), fwAD._set_fwd_grad_enabled(False):
+            found = torch.func.jvp(lambda y: y.sin().sum(), (x,), (t,))
+        seen = torch._C._is_fwd_grad_enabled()  # type: ignore[attr-defined]
+    with fwAD.dual_level():
+        d = fwAD.make_dual(x, t)
+        with fwAD._set_fwd_grad_enabled(False):
+            y = d * 2
+        return found, seen, fwAD.unpack_dual(y).tangent, fwAD.unpack_dual(d * 3).tangent
+
+
 torch.manual_seed(0)
 MODULE = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Softmax(-1))
 WHOLE: list[Callable[..., Any]] = [product, without_tangent, forgotten_at_the_end, in_place, an_alias, by_a_decorator,
-                                   left_by_an_exception, refused, of_a_module]
+                                   left_by_an_exception, refused, of_a_module, with_tangents_off]
 
 
 def arguments(step: int) -> tuple[T, T]:
@@ -234,3 +246,21 @@ def test_a_trace_that_stops_inside_a_level_leaves_it() -> None:
         stator.compile(function, backend="eager", fullgraph=True)(*arguments(0))
     with fwAD.dual_level():
         assert fwAD.unpack_dual(fwAD.make_dual(*arguments(0))).tangent is not None
+
+
+def test_the_setting_around_the_call_is_guarded() -> None:
+    def doubled(x: T, t: T) -> Any:
+        with fwAD.dual_level():
+            return fwAD.unpack_dual(fwAD.make_dual(x, t) * 2).tangent
+
+    def switched(x: T) -> T:
+        torch._C._set_fwd_grad_enabled(False)  # type: ignore[attr-defined]
+        return x * 2
+
+    compiled = stator.compile(doubled, backend="aot_eager", fullgraph=True)
+    for enabled in (True, False, True):
+        with fwAD._set_fwd_grad_enabled(enabled):
+            assert str(compiled(*arguments(0))) == str(doubled(*arguments(0)))
+    with fwAD._set_fwd_grad_enabled(True):
+        stator.compile(switched, backend="aot_eager", fullgraph=True)(arguments(0)[0])
+        assert not torch._C._is_fwd_grad_enabled()  # type: ignore[attr-defined]

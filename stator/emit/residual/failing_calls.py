@@ -8,11 +8,13 @@ raised, with the frames in which the program recorded the failing node.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import fx
 
 from stator import events
@@ -36,10 +38,23 @@ from stator.interp.graph_errors import as_program_exception
 from stator.library.python.random_states import restore_streams, saved_streams
 from stator.native.torch_ops import draws_inside
 
+_CHECKPOINT = torch.utils.checkpoint.__file__
+
 
 def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inputs: list[Any], packed: bool,
                  undo: list[str]) -> list[str]:
     """The call of the graph, and what happens where it raises; `undo` takes back what was done before it."""
+    lines = guarded_call(build, module, call, inputs, packed, undo)
+    if build.vm.recorder.backend.in_order or not any(map(writes, module.graph.nodes)):
+        return lines
+    # A compiler writes to inputs behind the graph, in which a hook of a checkpoint may end the call.
+    return [f"if {build.writer.constant(under_checkpoint)}():", *(f"    {line}" for line in undo),
+            f"    return {build.writer.constant(run_as_it_is)}()", *lines]
+
+
+def guarded_call(build: Rebuilder, module: fx.GraphModule, call: list[str], inputs: list[Any], packed: bool,
+                 undo: list[str]) -> list[str]:
+    """The call of the graph under handlers of its errors."""
     writer, vm, graph = build.writer, build.vm, module.graph
     written, counted = written_inputs(vm.recorder, graph, inputs)
     draws = draws_inside(module)
@@ -143,8 +158,8 @@ def written_inputs(recorder: Recorder, graph: fx.Graph, inputs: list[Any]) -> tu
 
 
 def graph_failed(error: Exception) -> Any:
-    """Run the call uncompiled: its inputs are restored.  An error of a signal handler is no failure of the graph."""
-    if isinstance(error, BackendError) or raised_by_a_handler(error):
+    """Run the call uncompiled: its inputs are restored.  What a signal handler or a checkpoint raises is no error."""
+    if isinstance(error, BackendError) or raised_by_a_handler(error) or ends_checkpoint(error):
         raise error
     if isinstance(error, NotFinite):
         events.emit(events.EagerFallback("a compiled graph", "a GradScaler skips the step of an optimizer"))
@@ -156,6 +171,20 @@ def graph_failed(error: Exception) -> Any:
     return run_as_it_is(f"stator: a compiled graph raised {what}, and the program itself does not: a bug of the "
                         "backend, or of Stator's capture. The call was made eagerly instead, as every such call will "
                         "be.")
+
+
+def ends_checkpoint(error: BaseException) -> bool:
+    """Whether a checkpoint around the call ends its second run, which has saved enough."""
+    return type(error) is getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
+
+
+def under_checkpoint() -> bool:
+    """Whether a checkpoint around the call notes what is saved, and may end the call where it has enough."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    if hooks is None or not torch.is_grad_enabled():
+        return False
+    code = getattr(inspect.unwrap(hooks[0]), "__code__", None)  # torch may have wrapped it for its own tracer
+    return code is not None and code.co_filename == _CHECKPOINT
 
 
 def graph_failed_inside_a_handler(error: Exception) -> Any:

@@ -202,6 +202,11 @@ def is_pointwise(target: object) -> bool:
     return torch.Tag.pointwise in tags_of(target)
 
 
+def wants_gradient(value: object) -> bool:
+    """Whether a backward pass may go through a result of a node."""
+    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in tensors_in(value))
+
+
 def is_same(a: Any, b: Any) -> bool:
     """Whether two tensors on one storage are the same elements in the same order."""
     return a is b or _layout(a) == _layout(b) and a.dtype == b.dtype

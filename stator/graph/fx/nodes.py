@@ -12,7 +12,7 @@ import keyword
 import operator
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from torch import fx
 from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
 
 from stator import _core
 from stator.host import suspended_patches as patches
@@ -60,7 +61,7 @@ def spell(func: Callable[..., Any]) -> tuple[str, Any]:
             owner: Any = func.__self__
             found = _property_wrappers[key] = ("getattr" if key[0] == "__get__" else "setattr", owner.__name__)
         return found
-    if type(func) is types.FunctionType and not (func.__module__ or "").startswith("torch."):
+    if type(func) is FlatCall or type(func) is types.FunctionType and not (func.__module__ or "").startswith("torch."):
         return "call_function", func  # a user function, which must not be kept
     return _spell_hashed(func)
 
@@ -137,6 +138,28 @@ class Original:
         return self.function(*args, **kwargs)
 
     def __deepcopy__(self, memo: object) -> Original:
+        return self
+
+
+class FlatCall:
+    """A call of a user's function by the leaves of its arguments, which gives the leaves of its result."""
+
+    __module__ = __name__
+
+    def __init__(self, function: Callable[..., Any], build: Callable[[Iterator[Any]], Any]) -> None:
+        self.function, self.build = function, build
+        self.__name__ = self.__qualname__ = function.__name__
+        self.result: pytree.TreeSpec | None = None  # of its first call
+
+    def __call__(self, *leaves: object) -> tuple[Any, ...]:
+        args, kwargs = self.build(iter(leaves))
+        flat, found = pytree.tree_flatten(self.function(*args, **kwargs))
+        self.result = found if self.result is None else self.result
+        if found != self.result:
+            raise TypeError(f"{self.__name__} returned another structure than when it was captured")
+        return tuple(flat)
+
+    def __deepcopy__(self, memo: object) -> FlatCall:
         return self
 
 

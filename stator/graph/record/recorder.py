@@ -23,7 +23,7 @@ from torch.utils._device import _device_constructors
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import may_fail, mutation, refused_types
 from stator.graph.analysis.autograd_boundaries import BOUNDARY
-from stator.graph.analysis.shared_memory import Uncertain
+from stator.graph.analysis.shared_memory import Uncertain, is_pointwise, wants_gradient
 from stator.graph.fx.nodes import field_names, new_node, record_arguments, spell, spelled_types
 from stator.graph.metadata.input_layouts import EntryLayouts
 from stator.graph.metadata.recurrent_layers import results_of_layer
@@ -389,6 +389,8 @@ class Recorder(InputRecorder):
                written: Any = None, once: str = "") -> fx.Node:
         """One node for a call whose result is known; its written tensors (None: of inner graphs); why it runs once."""
         self.services.before_saving(args, kwargs)
+        if self.region.unseen and (not is_pointwise(target) or wants_gradient(result)):
+            raise Break("SB006", f"{self.region.unseen}, which operators in a compiled graph would not see")
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
         if op == "call_method" or str(getattr(target, "__module__", "")).partition(".")[0] == "torch":

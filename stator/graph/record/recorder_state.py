@@ -77,6 +77,7 @@ class Region:
     named: Any = None  # interp.calls.NamedRegions, where calls of the program are to be pieces
     tangents: bool = False  # whether the trace is at a level of forward-mode differentiation
     under_hooks: bool = False  # whether the trace is where the program has pushed hooks on saved tensors
+    unseen: str = ""  # the changed setting that a compiled graph does not see: only pointwise operators may follow
     function_modes: list[Any] = field(default_factory=list)  # the program's that are on
     asking: bool = False  # whether an operation was begun to call them
 

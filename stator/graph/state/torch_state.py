@@ -94,6 +94,7 @@ def leave_dual_level() -> None:
 
 ANOMALY_MODE = Setting(C.set_anomaly_enabled, anomaly_mode,
                        readers=(C.is_anomaly_enabled, C.is_anomaly_check_nan_enabled))
+FORWARD_MODE = _read_by("_set_fwd_grad_enabled", "_is_fwd_grad_enabled")  # operators look at it inside a dual level
 DETERMINISM = Setting(set_determinism, determinism, of_operators=True)
 SETTINGS: tuple[Setting, ...] = (
     Setting(C._set_grad_enabled, _answer(torch.is_grad_enabled)),
@@ -103,6 +104,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(C._set_default_dtype, _answer(torch.get_default_dtype), of_operators=True),
     DETERMINISM,
     ANOMALY_MODE,
+    *FORWARD_MODE,
     *_read_by("_set_float32_matmul_precision", "_get_float32_matmul_precision"),
     *(each for kind in ("cudnn", "flash", "math", "mem_efficient", "overrideable")
       for each in _read_by(f"_set_sdp_use_{kind}", f"_get_{kind}_sdp_enabled")),

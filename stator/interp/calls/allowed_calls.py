@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, unset_fake_temporarily
 
 from stator.breaks import Break
 from stator.errors import describe_callable
-from stator.graph.fx.nodes import field_names
+from stator.graph.fx.nodes import FlatCall, field_names
 from stator.guards.guard import Kind
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.heap.reached_state import Reach
 from stator.host.value_kinds import BUILTIN_METHOD, is_a
 from stator.interp import iteration
-from stator.interp.calls import module_copies
+from stator.interp.calls import module_copies, registered_arguments
 from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
@@ -95,17 +95,35 @@ def refuse_unlisted(fn: Any) -> None:
 
 def call_allowed(vm: VM, fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None, cont: Any) -> None:
     what = describe_callable(fn)
+    if torch_marks.takes_structures(fn):
+        leaves: list[Any] = []
+        vm.heap.expose_deep((args, kwargs))
+        build = registered_arguments.taken_apart(
+            vm, what, (tuple(args), kwargs or {}), lambda value: _argument(vm, what, value), leaves)
+        target = FlatCall(fn, build)
+        flat = run_on_fakes(vm, fn, target, tuple(leaves), {})
+        assert target.result is not None
+        return vm.give(registered_arguments.put_together(vm, target.result, iter(flat)), cont)
     args = tuple([_argument(vm, what, value) for value in args])
     kwargs = {name: _argument(vm, what, value) for name, value in (kwargs or {}).items()}
-    remembered = vm.recorder.propagation
+    vm.give(run_on_fakes(vm, fn, fn, args, kwargs), cont)
+
+
+def run_on_fakes(vm: VM, fn: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The node of a call, and what the function makes of fakes; tensors that it holds itself become fakes there."""
+    remembered, mode = vm.recorder.propagation, vm.recorder.fake_mode
     before, remembered.enabled = remembered.enabled, False  # what a user's function yields may depend on more
     vm.recorder.symbols.keeps_sizes = True  # operators take a tuple for sizes; a function may ask for its numel()
+    held = mode.allow_non_fake_inputs, mode.fake_tensor_converter
+    if target is not fn:
+        mode.allow_non_fake_inputs = True
+        mode.fake_tensor_converter = FakeTensorConverter()  # an input of the graph gets a fake of its own
     try:
         with Reach(fn).restored():  # the call of the graph has the effects
-            result = vm.torch_call(fn, args, kwargs)
+            return vm.torch_call(target, args, kwargs)
     finally:
+        mode.allow_non_fake_inputs, mode.fake_tensor_converter = held
         remembered.enabled, vm.recorder.symbols.keeps_sizes = before, False
-    vm.give(result, cont)
 
 
 def call_constant(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.fx.nodes import field_names, record_arguments
 from stator.graph.metadata.input_layouts import acts_as_wrapper
 from stator.heap.raw_access import CONSTANT_TYPES
 from stator.host.suspended_patches import names_of_class
@@ -93,12 +94,21 @@ def new_wrapper(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
     if id(cls) in vm.fresh:
         raise Break("SB017", f"a {cls.__name__}, a wrapper class made inside")
     vm.heap.expose_deep((args, kwargs))
-    for value in pytree.tree_leaves((tuple(args), dict(kwargs))):
-        if type(value) is not FakeTensor and type(value) not in CONSTANT_TYPES and not is_a(value, type):
-            raise Break("SB017", f"a {cls.__name__} made of a {type(value).__name__}")
+    require_graph_values(vm, cls, (tuple(args), dict(kwargs)))
     for name in ("__new__", "__init__", "__torch_dispatch__", "__tensor_flatten__", "__tensor_unflatten__"):
         find(vm, cls, name)
     return raising(vm.recorder.wrappers.construct, cls, tuple(args), dict(kwargs))
+
+
+def require_graph_values(vm: VM, cls: type, given: object) -> None:
+    """Break on an argument that no node can make: a node makes frozen dataclasses again from their fields."""
+    for value in pytree.tree_leaves(given):
+        if type(value) is FakeTensor or type(value) in CONSTANT_TYPES or is_a(value, type):
+            continue
+        names = field_names(type(value))
+        if names is None or id(type(value)) in vm.fresh or vm.heap.tracker_of(value) is not None:
+            raise Break("SB017", f"a {cls.__name__} made of a {type(value).__name__}")
+        require_graph_values(vm, cls, list(record_arguments(value, names).values()))
 
 
 def new_plain_object(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

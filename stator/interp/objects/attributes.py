@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import types
 from typing import Any, TypeGuard
@@ -15,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _hook
 from stator.breaks import Break
+from stator.graph.fx.nodes import field_names, record_arguments
 from stator.guards.guard import Kind
 from stator.heap.adopt.decimal_state import FOUND_BY_C
 from stator.heap.adopt.instances import BOXED_LATER, box_attributes
@@ -23,7 +25,7 @@ from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import CONSTANT_TYPES, instance_dict, is_constant_tuple
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
-from stator.host.value_kinds import is_a, module_of
+from stator.host.value_kinds import is_a, module_of, mro_of
 from stator.interp.arrays.native_numpy import load_held_attr
 from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
@@ -321,9 +323,21 @@ def read_wrapper(vm: VM, fake: FakeTensor, name: str, value: object) -> Any:
     """An attribute of a wrapper made inside: an inner tensor, or a constant that its class keeps beside them."""
     if is_a(value, torch.Tensor):
         return vm.recorder.wrappers.part(fake, name)
-    if type(value) in CONSTANT_TYPES or type(value) is tuple and is_constant_tuple(value):
+    if is_plain_record(vm, value):
         return value
     raise Break("SB017", f"the attribute {name!r} of a {tensor_class(vm, fake).__name__} made inside")
+
+
+def is_plain_record(vm: VM, value: Any) -> bool:
+    """Whether a value is a constant, or an immutable record of constants that was made inside."""
+    if type(value) in CONSTANT_TYPES or type(value) is tuple and is_constant_tuple(value):
+        return True
+    names = field_names(type(value))
+    if names is None and not (tuple in mro_of(type(value)) and hasattr(type(value), "_fields")) \
+            or vm.heap.tracker_of(value) is not None or id(type(value)) in vm.fresh:
+        return False
+    items = tuple.__iter__(value) if names is None else record_arguments(value, names).values()
+    return all(is_plain_record(vm, item) for item in items)
 
 
 def read_tensor_slot(vm: VM, fake: object, descr: Any) -> Any:
@@ -336,6 +350,9 @@ def read_tensor_slot(vm: VM, fake: object, descr: Any) -> Any:
             vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (descr.__name__, descr.__objclass__))
         else:
             return vm.heap.adopt(raw, Slot(tracker.source, descr.__name__, descr.__objclass__))
+    elif (wrapper := vm.recorder.wrappers.behind.get(id(fake))) is not None:
+        with contextlib.suppress(AttributeError):
+            return read_wrapper(vm, fake, descr.__name__, descr.__get__(wrapper))  # type: ignore[arg-type]
     cls = tensor_class(vm, fake)
     raise Raised(AttributeError(f"{cls.__name__!r} object has no attribute {descr.__name__!r}",
                                 name=descr.__name__, obj=fake))

@@ -88,7 +88,7 @@ def hash_kind(item: object) -> str:
 def note_number(vm: VM, function: str) -> None:
     """Note that a number belongs to this process, unless it is a key alone: in copy.deepcopy, in `__hash__`."""
     frame = vm.running
-    if frame.scope.namespace is not vars(copy) and frame.code.co_name != "__hash__":
+    if (frame.scope is None or frame.scope.namespace is not vars(copy)) and frame.code.co_name != "__hash__":
         vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
 
 

@@ -1,21 +1,21 @@
-"""Rules for hooks that autograd calls.   x.register_hook(f), with saved_tensors_hooks(pack, unpack): y = x.sin()
+"""Rules for hooks that autograd calls.   handle.remove(), with saved_tensors_hooks(pack, unpack): y = x.sin()
 
-An outside tensor gets its hook when the graph has run.  A hook on a tensor of the graph is interpreted once, on a fake
-gradient, and one node registers its graph; with effects it breaks.  `pack` of saved tensors is interpreted on fakes:
-without effects, a node pushes the user's own functions.  Everything else breaks.
+`pack` of saved tensors is interpreted on fakes: without effects, a node pushes the user's own functions.  Everything
+else breaks.  Hooks on tensors are in tensor_hooks, those on nodes of autograd in node_hooks.
 """
 
 from __future__ import annotations
 
 import collections
+import dis
 import functools
+import gc
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import save_on_cpu
 from torch.fx.node import has_side_effect
@@ -34,19 +34,22 @@ from stator.heap.tracker import Box, ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
-from stator.library.autograd.backward_code import hook_ahead
-from stator.library.torch.higher_order_operators import empty_like, interpreted, modules_of
+from stator.library.torch.higher_order_operators import empty_like, interpreted
 from stator.source import CALL_TEXTS
 
 HOOKS = Strategy.SAVED_TENSOR_HOOKS
 A: Any = torch._C._autograd
 # What they save is what they give back: a compiler may decide what that is.
 _LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
+_STORES = ("STORE_DEREF", "DELETE_DEREF")
 _requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torch.Tensor.register_hook
 
 
-def outside_callable(vm: VM, what: str, value: object, cells: list[Any] | None = None) -> Any:
-    """The user's function, or one made alike, which torch calls later; `cells` gets its variables and their values."""
+def outside_callable(vm: VM, what: str, value: object, cells: list[Any] | None = None, lasting: bool = False) -> Any:
+    """The user's function, or one made alike, which torch calls later; `cells` gets its variables and their values.
+
+    A `lasting` one may be called when the program has gone on: its variables must be its own, or from outside.
+    """
     tracker = vm.heap.tracker_of(value)
     if tracker is not None:
         vm.heap.guard(tracker.source, Kind.ID, tracker.original)
@@ -55,19 +58,21 @@ def outside_callable(vm: VM, what: str, value: object, cells: list[Any] | None =
         vm.heap.guard(vm.heap.source_of(value), Kind.ID, value)
         return value
     if type(value) is types.MethodType:
-        return types.MethodType(*[outside_callable(vm, what, part, cells) for part in (value.__func__, value.__self__)])
+        return types.MethodType(*[outside_callable(vm, what, part, cells, lasting)
+                                  for part in (value.__func__, value.__self__)])
     if type(value) is functools.partial:
         held = (value.func, *value.args, *value.keywords.values())
-        parts = [outside_callable(vm, what, part, cells) for part in held]
+        parts = [outside_callable(vm, what, part, cells, lasting) for part in held]
         count = len(value.args) + 1
         return functools.partial(parts[0], *parts[1:count], **dict(zip(value.keywords, parts[count:], strict=True)))
     if type(value) is types.FunctionType and not value.__defaults__ and not value.__kwdefaults__:
-        remade = [remade_cell(vm, what, cell, cells) for cell in value.__closure__ or ()]
+        remade = [lasting_cell(vm, what, cell, cells, value) if lasting else remade_cell(vm, what, cell, cells)
+                  for cell in value.__closure__ or ()]
         return types.FunctionType(value.__code__, value.__globals__, value.__name__, None, tuple(remade))
     raise Break("SB016", f"{what}, made inside the captured code")
 
 
-def remade_cell(vm: VM, what: str, cell: object, cells: list[Any] | None) -> types.CellType:
+def remade_cell(vm: VM, what: str, cell: object, cells: list[Any] | None, lasting: bool = False) -> types.CellType:
     """A variable of a function that was made inside: a constant, or again a function."""
     value = contents(cell)
     if value is cell:
@@ -76,7 +81,30 @@ def remade_cell(vm: VM, what: str, cell: object, cells: list[Any] | None) -> typ
         cells.append((cell, value))
     if is_constant(value) or type(value) is types.ModuleType:
         return types.CellType(value)
-    return types.CellType(outside_callable(vm, what, value, cells))
+    return types.CellType(outside_callable(vm, what, value, cells, lasting))
+
+
+def lasting_cell(vm: VM, what: str, cell: object, cells: list[Any] | None, function: types.FunctionType
+                 ) -> types.CellType:
+    """The variable itself, where it is from outside; else another one, which nothing assigns behind the call."""
+    tracker = vm.heap.tracker_of(cell)
+    if tracker is not None:
+        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+        return tracker.original  # type: ignore[no-any-return]
+    if HOOKS in vm.turned_off:
+        raise Break("SB016", f"{what}, of a variable that the call assigns again")
+    shared = [each for each in gc.get_referrers(cell) if type(each) is tuple and each is not function.__closure__]
+    if shared or any(step.opname in _STORES and step.argval in function.__code__.co_freevars
+                     for code in codes_of(function.__code__) for step in dis.get_instructions(code)):
+        raise Break("SB016", f"{what}, of a variable that another function has too, or that it assigns")
+    return remade_cell(vm, what, cell, cells, lasting=True)
+
+
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if type(inner) is types.CodeType:
+            yield from codes_of(inner)
 
 
 def contents(cell: Any) -> Any:
@@ -274,28 +302,6 @@ class Hook:
     on_node: bool = False  # whether it is on the node of autograd, which calls the program
 
 
-@rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
-def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
-    if type(self) is not FakeTensor:
-        raise Break("SB016", f"{callee.__name__} with other arguments than a tensor and a function")
-    with torch._C.DisableTorchFunction():
-        wants_grad, leaf, version = self.requires_grad, self.is_leaf, self._version
-    tracker = vm.heap.by_standin.get(id(self))
-    accumulates = callee is torch.Tensor.register_post_accumulate_grad_hook
-    if not wants_grad or accumulates and not leaf:
-        vm.native_unhooked(callee, (self, lambda grad: None))  # raises what eager raises
-    registered = Hook(callee.__name__, self, hook, version)
-    if tracker is None:
-        if accumulates:
-            raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
-        registered.node = registered_in_graph(vm, self, hook)
-    elif vm.recorder.scope.enclosing is not None or version:
-        raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
-    handle = object.__new__(RemovableHandle)
-    vm.autograd.hooks[id(handle)] = (handle, registered)
-    return handle
-
-
 @rule(RemovableHandle.remove)
 def _remove(vm: VM, self: object) -> Any:
     known = vm.autograd.hooks.get(id(self))
@@ -332,9 +338,3 @@ has_side_effect(remove_from_graph)
 def removed_handle() -> RemovableHandle:
     """The handle of a hook that was removed in the call."""
     return RemovableHandle(collections.OrderedDict())
-
-
-def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> fx.Node:
-    part = hook_ahead(vm, fake, function)
-    modules, operands = modules_of(part)
-    return vm.recorder.record("call_function", register_graph, (fake, modules[0], operands), {}, None)

@@ -23,6 +23,7 @@ from torch.fx.node import has_side_effect
 from stator import _core
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import autograd_boundaries as boundaries
+from stator.graph.state import torch_state
 from stator.host.suspended_patches import own_entry
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
@@ -180,6 +181,7 @@ def _enter(vm: VM) -> int:
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
         raise Break("SB016", FORWARD)
     recorder.propagation.require_exact()
+    guard_forward_mode(vm)
     try:
         level = C._enter_dual_level()
     except Exception as error:  # there is one already
@@ -188,6 +190,15 @@ def _enter(vm: VM) -> int:
     vm.recorder.region.tangents = vm.torch_state.dual_levels = True
     vm.recorder.record("call_function", ENTER, (), {}, None)
     return level
+
+
+def guard_forward_mode(vm: VM) -> None:
+    """Operators inside a level compute tangents by this setting, which no guard of an entry covers."""
+    state, (setting, *_) = vm.torch_state, torch_state.FORWARD_MODE
+    if not state.is_changed(setting):
+        vm.heap.guard_call(C._is_fwd_grad_enabled, C._is_fwd_grad_enabled())
+    elif not vm.recorder.backend.in_order and not setting.read()[0]:
+        raise Break("SB016", f"{FORWARD} beside a changed torch.autograd.forward_ad._set_fwd_grad_enabled")
 
 
 @rule(EXIT)

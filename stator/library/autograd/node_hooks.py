@@ -54,9 +54,9 @@ def _register(vm: VM, node: object, hook: object, /) -> object:
 def outside_hook(vm: VM, hook: object) -> object:
     """The function that autograd calls later; torch wraps those of modules, with a weak reference to the module."""
     if type(hook) is not _WrappedHook:
-        return outside_callable(vm, _WHAT, hook)
+        return outside_callable(vm, _WHAT, hook, vm.autograd.hook_cells, lasting=True)
     own = instance_dict(hook) or {}
-    function = outside_callable(vm, _WHAT, own.get("hook"))
+    function = outside_callable(vm, _WHAT, own.get("hook"), vm.autograd.hook_cells, lasting=True)
     if not own.get("with_module"):
         return _WrappedHook(function)  # type: ignore[call-arg]
     tracker = vm.heap.tracker_of(referent_of(own["module"]))

@@ -79,7 +79,13 @@ def may_compute_on_nested_tensors(vm: VM, frame: Frame) -> bool:
     tracker = vm.heap.by_standin.get(id(encoder))
     named = torch.nn.Module.named_parameters(encoder if tracker is None else tracker.original)
     with torch._C.DisableTorchFunction():
-        return not (torch.is_grad_enabled() and any(parameter.requires_grad for _, parameter in named))
+        return not (torch.is_grad_enabled() and any(is_followed(vm, parameter) for _, parameter in named))
+
+
+def is_followed(vm: VM, parameter: torch.Tensor) -> bool:
+    """The flag of a parameter from outside, as the call may have changed it."""
+    tracker = vm.heap.by_original.get(id(parameter))
+    return (parameter if tracker is None else tracker.standin).requires_grad  # type: ignore[no-any-return]
 
 
 @rule(marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling,

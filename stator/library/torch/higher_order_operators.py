@@ -21,7 +21,7 @@ from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
-from torch._higher_order_ops.wrap import wrap
+from torch._higher_order_ops.wrap import dynamo_bypassing_wrapper, wrap
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
@@ -68,11 +68,22 @@ def interpreted(vm: VM, what: str, function: Callable[..., Any], given: list[Any
     return part, result
 
 
-@rule(wrap)
-def _wrap(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
-    """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
+@suspending_rule(wrap)
+def _wrap(vm: VM, cont: Continuation | None, /, *args: Any, **kwargs: Any) -> None:
+    """Eager calls the function; its operations stay together in the body of one node, where they can."""
     if not args:
         raise Break("SB016", "the operator wrap, without a function")
+    if Strategy.WRAPPED_BODIES in vm.turned_off:
+        return vm.call(args[0], args[1:], kwargs, cont)
+    try:
+        result = _wrapped(vm, args, kwargs)
+    except Break as why:
+        why.stop.turn_off = why.stop.turn_off or Strategy.WRAPPED_BODIES
+        raise
+    vm.give(result, cont)
+
+
+def _wrapped(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     what = "the operator wrap"
     part, result = interpreted(vm, what, args[0], [], args[1:], kwargs)
     leaves = pytree.tree_leaves(result)
@@ -87,6 +98,19 @@ def _wrap(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     modules, operands = modules_of(part, roles=("wrap_body",))
     vm.recorder.record("call_function", wrap, (modules[0], *operands), {}, tuple(made))
     return result
+
+
+def _called_through(wrapper: Callable[..., Any], function: Callable[..., Any], args: tuple[object, ...],
+                    kwargs: dict[str, object]) -> Any:
+    return wrapper(function)(*args, **kwargs)
+
+
+@suspending_rule(dynamo_bypassing_wrapper)
+def _bypassing(vm: VM, cont: Continuation | None, wrapper: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
+    """Eager calls the function through what the wrapper makes of it; a name of one belongs to compiled graphs."""
+    if type(wrapper) is str:
+        raise Break("SB016", "the operator dynamo_bypassing_wrapper, with the name of a wrapper")
+    vm.call(_called_through, (wrapper, function, args, kwargs), {}, cont)
 
 
 def operator_rule(operator: Any, least: int, suspends: bool = False) -> Callable[[Any], Any]:

@@ -13,6 +13,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from stator.breaks import Break, Strategy
+from stator.graph.analysis.shared_memory import wants_gradient
 from stator.graph.state import torch_state
 from stator.guards.guard import is_constant
 from stator.interp.calls.torch_arguments import guard_answer
@@ -49,16 +50,23 @@ def _set(vm: VM, callee: Any, /, *args: object, **kwargs: object) -> None:
 
 def change_setting(vm: VM, setting: torch_state.Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Change a setting of torch while tracing, and record its setter as a node."""
-    if setting.of_operators and not vm.recorder.backend.in_order:
+    unseen = setting.of_operators and not vm.recorder.backend.in_order
+    if unseen:
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
-        raise Break("SB006", f"{_NAMES[setting.setter]}, which operators in a compiled graph would not see")
+        if setting is not torch_state.DETERMINISM or kwargs or vm.recorder.scope.enclosing is not None \
+                or any(wants_gradient(node.meta.get("example_value")) for node in vm.recorder.graph.nodes):
+            raise Break("SB006", f"{_NAMES[setting.setter]}, which operators in a compiled graph would not see")
     vm.torch_state.by_program = True
     try:
         vm.torch_state.change(setting, args, kwargs)
     except Exception as error:
         raise Raised(error) from None
-    vm.recorder.record("call_function", setting.setter, args, dict(kwargs), None)
+    if unseen:  # no node: the residual leaves it behind, and until then only operators that do not look at it follow
+        is_left = any(setter is setting.setter for setter, _ in vm.torch_state.left_behind())
+        vm.recorder.region.unseen = _NAMES[setting.setter] if is_left else ""
+    else:
+        vm.recorder.record("call_function", setting.setter, args, dict(kwargs), None)
 
 
 @rule(C.autocast_increment_nesting)

@@ -175,3 +175,12 @@ def test_under_install():
             fn(torch.ones(5))
     finally:
         stator.uninstall()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_with_a_compiler(backend):
+    spec = {"x": TensorSpec([ShapeVar("n", max=9), None])}
+    fn = stator.compile(lambda x: x * 2, backend=backend, fullgraph=True, options={"strict": True}, shapes_spec=spec)
+    for size in (3, 4, 9):
+        assert torch.equal(fn(torch.ones(size, 2)), torch.full((size, 2), 2.0))
+    assert len(fn.entries()) == 1
