@@ -306,6 +306,8 @@ def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Continua
     if module is warnings and (vm.warnings.changed or vm.warnings.managers) and name in _OF_FILTERS:
         raise Break("SB006", f"warnings.{name} is read after the filters were changed")
     scope = names_of(vm, module)
+    if id(module) not in vm.fresh:
+        vm.heap.guard(Pinned(module), Kind.TYPE, type(module))  # which `module.__class__ = ...` replaces
     descr = find(vm, type(module), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
         if descr is _dict_of_module:
