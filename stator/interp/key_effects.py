@@ -68,7 +68,8 @@ def dict_with_hashes(hashes: Sequence[int], keys: Sequence[object], values: Sequ
     """A dict whose keys are not hashed: it takes over the hashes of sets of one member."""
     made: dict[object, object] = {}
     for value, key, item in zip(hashes, keys, values, strict=True):
-        made.update(dict.fromkeys(_core.fill_set(set, (_SMALLEST, 0, ((value & _SMALLEST, value),)), [key], (0,)), item))
+        layout = _SMALLEST, 0, ((value & _SMALLEST, value),)
+        made.update(dict.fromkeys(_core.fill_set(set, layout, [key], (0,)), item))
     return made
 
 

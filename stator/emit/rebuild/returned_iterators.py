@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +19,6 @@ from stator.heap.iterators import outside_iterators
 from stator.heap.iterators.peekable_iterators import TEE_DATA
 from stator.heap.pure_readers import DICT_VIEWS, container_behind, readable, reduced, set_state
 from stator.heap.tracker import VariableTracker
-from stator.host.value_kinds import dict_of_class, mro_of
 from stator.interp.frame import UNBOUND, add_entries
 from stator.interp.generators.generators import finish, mark_running, new_generator, stand
 
@@ -28,10 +26,6 @@ SET_ITERATOR: type = type(iter(set()))
 _REBUILT = outside_iterators.ADOPTED | readable(
     itertools.cycle, itertools.product, itertools.permutations, itertools.combinations, TEE_DATA, operator.attrgetter,
     itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller)
-
-# The first argument that is an iterator, where a function stands before it.
-_ITERATORS_FROM = {map: 1, filter: 1, itertools.filterfalse: 1, itertools.takewhile: 1, itertools.dropwhile: 1, itertools.starmap: 1}
-
 
 def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
@@ -51,8 +45,8 @@ def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
         return None
     make, args, state = reduced(value)
     build.kept.append((args, state))
-    first = _ITERATORS_FROM.get(cls, 0)
-    parts = [_unasked(build, part) if i >= first else build.value(part) for i, part in enumerate(args)]
+    parts = [f"{build.writer.constant(outside_iterators.Unasked)}({build.value(part)})"
+             if outside_iterators.would_be_asked(cls, i, part) else build.value(part) for i, part in enumerate(args)]
     if id(value) in build.memo:  # a cycle through one of its parts built it already
         return build.memo[id(value)]
     name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")
@@ -62,27 +56,6 @@ def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
             # No further than its container is long by now: what the program added is still to be added.
             build.afterwards.append(f"{build.writer.constant(settle)}({name}, {build.value(state)})")
     return name
-
-
-class Unasked:
-    """An iterator of a class with an `__iter__` in Python, which the program has been asked for already."""
-
-    __slots__ = ("iterator",)
-
-    def __init__(self, iterator: Iterator[Any]) -> None:
-        self.iterator = iterator
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.iterator
-
-
-def _unasked(build: Rebuilder, part: object) -> str:
-    """An expression for one argument of a C iterator."""
-    text, found = build.value(part), [dict_of_class(base) for base in mro_of(type(part))]
-    method = next((names["__iter__"] for names in found if "__iter__" in names), None)
-    if method is None or type(method) is types.WrapperDescriptorType or not any("__next__" in names for names in found):
-        return text
-    return f"{build.writer.constant(Unasked)}({text})"
 
 
 def settle(iterator: object, state: int) -> None:

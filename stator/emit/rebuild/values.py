@@ -51,7 +51,7 @@ from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.key_effects import dict_with_hashes, known_hashes, runs_python
 from stator.interp.objects.native_attributes import is_outside
-from stator.interp.objects.process_facts import note_order
+from stator.interp.objects.process_facts import note_hashes, note_order
 from stator.interp.objects.set_order import members_as_added
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
@@ -320,9 +320,11 @@ class Rebuilder:
         """The text of a dict; keys with a `__hash__` in Python are not hashed again."""
         if not any(map(runs_python, dict.__iter__(value))):
             return f"{{{', '.join([f'{key}: {item}' for key, item in pairs])}}}"
+        note_hashes(self.vm)
         hashes = known_hashes(value)
         given = [f"[{', '.join(parts)}]" for parts in zip(*pairs, strict=True)]
-        return f"{self.writer.constant(dict_with_hashes)}({list(map(hashes.__getitem__, map(id, value)))}, {', '.join(given)})"
+        numbers = [hashes[id(key)] for key in dict.__iter__(value)]
+        return f"{self.writer.constant(dict_with_hashes)}({numbers}, {', '.join(given)})"
 
     def members(self, value: object, cls: type, target: str, parts: str, as_added: bool) -> str:
         """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
@@ -335,6 +337,8 @@ class Rebuilder:
             return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
         fill = self.writer.constant(_core.fill_set, "fill_set")
         known = tuple([number for number, item in enumerate(raw_members(value)) if runs_python(item)])
+        if known:
+            note_hashes(self.vm)
         return f"{fill}({target}, {self.writer.constant(layout, 'layout')}, [{parts}]{f', {known}' if known else ''})"
 
     def _fill(self, name: str, empty: str, full: str, parts: Sequence[object], fill: str) -> str:

@@ -26,9 +26,8 @@ def check_written(vm: VM, fn: object, args: tuple[object, ...]) -> None:
     """The residual hashes a key that the program puts into an outside dict or set again, and compares it."""
     keys = [key for key in _keys(fn, args) if runs_python(key)]
     tracker = vm.heap.by_standin.get(id(args[0])) if keys else None
-    if tracker is not None:
-        filled = tracker.initial is not None or tracker.shape is not ShadowKind.DICT
-        check_hashes(vm, keys, args[0] if filled else None)
+    if tracker is not None and (tracker.initial is not None or tracker.shape is not ShadowKind.DICT):  # filled by now
+        check_hashes(vm, keys, args[0])
 
 
 def _keys(fn: object, args: tuple[Any, ...]) -> Iterable[object]:

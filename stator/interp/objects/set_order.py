@@ -98,7 +98,7 @@ def members_as_added(vm: VM, value: object) -> list[object] | None:
     if not is_order_known(vm, value):
         raise Break("SB013", "the order of a set made inside, of objects that hash by address", whole_call=True)
     if any(map(runs_python, members.values())):
-        raise Break("SB006", "a set made inside, of objects that hash by address and others with a __hash__", whole_call=True)
+        raise Break("SB006", "a set made inside, of objects of which only some hash by address", whole_call=True)
     return [members[number] for number in vm.identity.additions[id(value)][1]]
 
 
