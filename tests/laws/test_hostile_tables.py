@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -130,6 +131,65 @@ def test_is_as_in_eager(program: Callable[[torch.Tensor], Any]) -> None:
     with events.record() as log:
         assert list(outcomes(stator.compile(program, backend="eager"))) == expected
     assert not [event for event in log if isinstance(event, events.InternalFailure)]
+
+
+class Meta(type):
+    scale = 2
+
+    def __call__(cls, *args: object) -> Any:
+        return "made"
+
+
+class OtherMeta(type):
+    scale = 5
+
+    def __len__(cls) -> int:
+        return 3
+
+
+def test_the_metaclass_of_a_class_is_a_fact() -> None:
+    made = Meta("Made", (), {})
+
+    def program(x: torch.Tensor) -> Any:
+        return x * made.scale, bool(made), str(made()) == "made"
+
+    compiled = stator.compile(program, backend="eager")
+    for metaclass in (Meta, OtherMeta, Meta):
+        made.__class__ = metaclass  # type: ignore[assignment]
+        assert str(compiled(X)) == str(program(X))
+
+
+def test_a_replaced_builder_of_classes_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    built, known = [], builtins.__build_class__
+
+    def program(x: torch.Tensor) -> Any:
+        class Inner:
+            scale = 3
+        return x * Inner.scale
+
+    def build(body: Any, name: str, *args: Any, **keywords: Any) -> Any:
+        built.append(name)
+        return known(body, name, *args, **keywords)
+
+    compiled = stator.compile(program, backend="eager")
+    compiled(X)
+    monkeypatch.setattr(builtins, "__build_class__", build)
+    assert torch.equal(compiled(X), X * 3)
+    monkeypatch.undo()
+    assert built == ["Inner"]
+
+
+def test_a_graph_that_a_backend_returns_has_no_hooks_of_the_program() -> None:
+    layer, log = torch.nn.Linear(3, 3), []  # type: ignore[var-annotated]
+    compiled = stator.compile(lambda x: layer(x), backend=lambda graph, inputs: graph)
+    compiled(X)
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(lambda module, args: log.append(type(module)))
+    try:
+        compiled(X)
+        compiled(X)
+    finally:
+        handle.remove()
+    assert log == [torch.nn.Linear] * 2
 
 
 def test_the_class_of_a_module_is_a_fact() -> None:
