@@ -10,14 +10,13 @@ import enum
 import operator
 import types
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 
 from stator import _core
 from stator.breaks import Break, Strategy
 from stator.heap.raw_access import CONSTANT_TYPES, raw_members
-from stator.host.value_kinds import dict_of_class, is_a, mro_of
+from stator.host.value_kinds import dict_of_class, mro_of
 from stator.interp.mechanisms import fingerprints
 from stator.interp.services import VM
 
@@ -57,9 +56,9 @@ def runs_python(member: object) -> bool:
     return type(own) is types.FunctionType and own not in _PURE
 
 
-def known_hashes(table: dict[Any, Any] | set[Any] | frozenset[Any]) -> dict[int, int]:
+def known_hashes(table: object) -> dict[int, int]:
     """The hashes in a table, by the id of the member; no member is hashed."""
-    members = set(dict.copy(table)) if is_a(table, dict) else table
+    members = set(dict.copy(table)) if isinstance(table, dict) else table
     hashes = [value for _, value in _core.set_layout(members)[2] if value != -1]
     return dict(zip(map(id, raw_members(members)), hashes, strict=True))
 

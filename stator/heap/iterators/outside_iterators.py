@@ -70,8 +70,8 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.Meth
               types.MethodWrapperType, types.ClassMethodDescriptorType)
 
 # The first argument that is an iterator, where a function stands before it.
-_ITERATORS_FROM = dict.fromkeys((map, filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile,
-                                 itertools.starmap), 1)
+_ITERATORS_FROM: dict[type, int] = dict.fromkeys((
+    map, filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, itertools.starmap), 1)
 
 
 def iterator_adopters(heap: Heap) -> dict[type, Any]:
