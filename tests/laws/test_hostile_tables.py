@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
+import collections
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -113,15 +115,39 @@ def cached_twice(x):
     return x + len(LOG), append.cache_info(), append.__wrapped__.cache_info()
 
 
-PROGRAMS = (updated, made_dict, made_subclass, made_sets, looked_for, numbers_of, pairs, joined, left, cached_twice)
+@functools.lru_cache(None)
+def remembered(value=0, *rest):
+    LOG.append(value)
+    return value
+
+
+def caches_that_c_code_calls(x):
+    return list(map(remembered, [1, 2])), list(map(types.MethodType(remembered, 3), [4])), sorted([6, 5], key=remembered), x
+
+
+def cache_that_searches(x):
+    return bisect.bisect([1, 2, 3], 2, key=remembered), x
+
+
+def cache_that_makes_values(x):
+    return collections.defaultdict(remembered)[3], x
+
+
+def cache_of_a_class(x):
+    return list(map(type("Called", (), {"__call__": staticmethod(remembered)})(), [1])), x
+
+
+PROGRAMS = (updated, made_dict, made_subclass, made_sets, looked_for, numbers_of, pairs, joined, left, cached_twice,
+            caches_that_c_code_calls, cache_that_searches, cache_that_makes_values, cache_of_a_class)
 
 
 def outcomes(program: Callable[[torch.Tensor], Any]) -> Iterator[str]:
     for x in (X, X + 1, torch.ones(4), torch.ones(5)):
         LOG.clear()
+        remembered.cache_clear()
         TABLE.clear()
         result = program(x)
-        asked = str(LOG)
+        asked = str(LOG) + str(remembered.cache_info())
         yield asked + "".join([str(list(part)) if hasattr(part, "__next__") else str(part) for part in result])
 
 
