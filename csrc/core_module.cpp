@@ -135,7 +135,7 @@ PyMethodDef core_functions[] = {
      "set_items(dict, items): add them, whatever the class of the dict says"},
     {"set_layout", stator::set_layout, METH_O, "set_layout(set): its table's size, finger, and slots with their hashes"},
     {"fill_set", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::fill_set)), METH_FASTCALL,
-     "fill_set(set or class, layout, members): with the members in the slots of that layout"},
+     "fill_set(set or class, layout, members, not hashed): with the members in the slots of that layout"},
     {"copy_nodes", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::copy_nodes)), METH_FASTCALL,
      "copy_nodes(steps, graph, known, names, table, mapped, above, before) -> nodes of a graph, made again"},
     {nullptr, nullptr, 0, nullptr},

@@ -72,15 +72,18 @@ int set_size(PySetObject* set, Py_ssize_t mask) {
 }
 
 // Puts the members into the slots they had; false where one hashes otherwise than it did: the table has the size that
-// it had, for the caller to fill.  -1: an exception.
-int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject* slots, PyObject* members) {
+// it had, for the caller to fill.  Members that `known` names by number are not hashed.  -1: an exception.
+int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject* slots, PyObject* members, PyObject* known) {
   Py_ssize_t next = 0, used = PyList_GET_SIZE(members), count = PyTuple_GET_SIZE(slots);
   for (Py_ssize_t i = 0; i < count; i++) {
     Py_hash_t had = PyLong_AsSsize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(slots, i), 1));
     if (had == -1) continue;
     if (next == used) return 0;
-    Py_hash_t has = PyObject_Hash(PyList_GET_ITEM(members, next++));
-    if (has == -1) return -1;
+    Ref number = Ref::steal(PyLong_FromSsize_t(next));
+    int skipped = !number ? -1 : known ? PySequence_Contains(known, number.get()) : 0;
+    Py_hash_t has = skipped ? had : PyObject_Hash(PyList_GET_ITEM(members, next));
+    if (skipped < 0 || has == -1) return -1;
+    next++;
     if (has != had) return set->fill || set->mask != PySet_MINSIZE - 1 ? 0 : set_size(set, mask);
   }
   PyObject* removed = removed_member();
@@ -104,8 +107,8 @@ int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject
 PyObject* fill_set(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_ssize_t mask, finger;
   PyObject* slots;
-  if (count != 3 || !PyTuple_Check(args[1]) || !PyList_CheckExact(args[2])) {
-    PyErr_SetString(PyExc_TypeError, "fill_set(set or class, layout, members)");
+  if (count < 3 || count > 4 || !PyTuple_Check(args[1]) || !PyList_CheckExact(args[2])) {
+    PyErr_SetString(PyExc_TypeError, "fill_set(set or class, layout, members, not hashed)");
     return nullptr;
   }
   if (!PyArg_ParseTuple(args[1], "nnO!", &mask, &finger, &PyTuple_Type, &slots)) return nullptr;
@@ -117,7 +120,7 @@ PyObject* fill_set(PyObject*, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "fill_set() fills sets");
     return nullptr;
   }
-  int placed = place_members(made.as<PySetObject>(), mask, finger, slots, args[2]);
+  int placed = place_members(made.as<PySetObject>(), mask, finger, slots, args[2], count == 4 ? args[3] : nullptr);
   for (Py_ssize_t i = 0; placed == 0 && i < PyList_GET_SIZE(args[2]); i++) {
     if (PySet_Add(made.get(), PyList_GET_ITEM(args[2], i)) < 0) placed = -1;
   }

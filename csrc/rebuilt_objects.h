@@ -16,8 +16,9 @@ PyObject* set_items(PyObject* module, PyObject* const* args, Py_ssize_t count);
 // code of the members.
 PyObject* set_layout(PyObject* module, PyObject* value);
 
-// fill_set(set or class, layout, members): an empty set, or a new one of `set` or `frozenset`, with the members in the
-// slots of the layout; where one of them hashes otherwise than then, all are added one by one.
+// fill_set(set or class, layout, members, not hashed=()): an empty set, or a new one of `set` or `frozenset`, with the
+// members in the slots of the layout; where one of them hashes otherwise than then, all are added one by one.  Members
+// whose numbers are in `not hashed` have the hashes of the layout.
 PyObject* fill_set(PyObject* module, PyObject* const* args, Py_ssize_t count);
 
 }  // namespace stator

@@ -201,12 +201,23 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
         # A list, because that is what torch hands to backends, and some of them change it.
         gm, inputs, finish = with_symbols(gm, list(example_inputs))
         with restored():  # it is part of the program
-            return finish(backend.function(gm, inputs, **tuning_keywords(settings)))
+            return finish(past_hooks(backend.function(gm, inputs, **tuning_keywords(settings))))
     except BackendError:
         raise
     except Exception as error:
         where = "" if backend.takes_settings else f" ({describe_callable(backend.function)})"
         raise BackendError(backend.name, f"compilation failed{where} with {type(error).__name__}: {error}") from error
+
+
+def past_hooks(compiled: Any) -> Any:
+    """Call a graph that a backend returned by its `forward`: hooks and patches of all modules are the program's."""
+    if not isinstance(compiled, torch.fx.GraphModule) or compiled._forward_hooks or compiled._forward_pre_hooks \
+            or compiled._backward_hooks or compiled._backward_pre_hooks:
+        return compiled
+
+    def run(*args: object) -> Any:
+        return compiled.forward(*args)
+    return run
 
 
 def backward_alone() -> contextlib.AbstractContextManager[Any]:

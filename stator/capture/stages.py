@@ -264,6 +264,9 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
         return "a write to a tensor that autograd has saved"
     if shared_memory.overlapping_inputs(inputs, recorder.backend.overlaps.storages):
         return "a write to one of two inputs that overlap"
+    repeating = shared_memory.inputs_that_may_repeat(inputs, recorder.backend.overlaps.storages)
+    if any(shared_memory.repeats_elements(each.tensor) for each in repeating):
+        return "a write to a tensor that overlaps itself"
     if shared_memory.overlap_across_storages(inputs):
         return "a write to memory that inputs share through several storages"
     return str(recorder.backend.overlaps.found)
@@ -287,6 +290,10 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     written = {each.node for each in changed}
     overlaps = recorder.backend.overlaps
     storages = {storage_of(each.fake) for each in changed}.union(() if overlaps is None else overlaps.storages)
+    if overlaps is not None:
+        for each in shared_memory.inputs_that_may_repeat(residual.graph_inputs, storages):
+            answer = shared_memory.repeats_elements(each.tensor)
+            done.vm.heap.guard_call(shared_memory.repeats_elements, answer, each.source)
     for each in residual.graph_inputs:
         # The program may handle the error; compilers write when all is computed, and would find out too late.
         if autograd_boundaries.with_history(each.fake) and storage_of(each.fake) in storages \

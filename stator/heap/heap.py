@@ -197,6 +197,8 @@ class Heap(Exposure):
 
     def _adopt_identity(self, value: object, source: Source) -> object:
         self.guard(source, Kind.ID, value)
+        if is_a(value, type) and type(value) is not type:
+            self.guard(Pinned(value), Kind.TYPE, type(value))  # which `cls.__class__ = ...` replaces
         if type(value) in _REMADE:
             self.sources.setdefault(id(value), Pinned(value))
             self.kept.append(value)

@@ -14,7 +14,7 @@ from stator._core import newest_version
 
 # What programs do replace, and what no capture calls.
 _FREE = frozenset({"print", "open", "input", "help", "exit", "quit", "breakpoint", "copyright", "credits", "license",
-                   "display", "__import__", "__build_class__", "__debug__", "__doc__", "__loader__", "__name__",
+                   "display", "__import__", "__debug__", "__doc__", "__loader__", "__name__",
                    "__package__", "__spec__", "_"})
 _ORIGINALS: list[tuple[str, Any]] = [(name, value) for name, value in vars(builtins).items() if name not in _FREE]
 _NAMES = frozenset(name for name, _ in _ORIGINALS)

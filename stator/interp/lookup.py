@@ -47,6 +47,12 @@ def is_mutable_class(cls: type) -> bool:
     return flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
 
 
+def guard_metaclass(vm: VM, cls: type) -> None:
+    """That a class has this metaclass becomes a fact, which `cls.__class__ = ...` changes."""
+    if is_mutable_class(cls) and id(cls) not in vm.fresh:
+        vm.heap.guard(Pinned(cls), Kind.TYPE, type(cls))
+
+
 def find(vm: VM, cls: type, name: str) -> Any:
     """The raw class attribute, or MISSING; overlaid writes of the trace come first."""
     key = (cls, name)

@@ -27,7 +27,6 @@ _REBUILT = outside_iterators.ADOPTED | readable(
     itertools.cycle, itertools.product, itertools.permutations, itertools.combinations, TEE_DATA, operator.attrgetter,
     itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller)
 
-
 def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
     if (view := DICT_VIEWS.get(cls)) is not None:  # by the method of dict or OrderedDict, which a subclass may replace
@@ -46,7 +45,8 @@ def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
         return None
     make, args, state = reduced(value)
     build.kept.append((args, state))
-    parts = [build.value(part) for part in args]
+    parts = [f"{build.writer.constant(outside_iterators.Unasked)}({build.value(part)})"
+             if outside_iterators.would_be_asked(cls, i, part) else build.value(part) for i, part in enumerate(args)]
     if id(value) in build.memo:  # a cycle through one of its parts built it already
         return build.memo[id(value)]
     name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")

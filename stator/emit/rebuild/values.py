@@ -12,7 +12,7 @@ import functools
 import random
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,8 +49,9 @@ from stator.heap.raw_access import (
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
+from stator.interp.key_effects import dict_with_hashes, known_hashes, runs_python
 from stator.interp.objects.native_attributes import is_outside
-from stator.interp.objects.process_facts import note_order
+from stator.interp.objects.process_facts import note_hashes, note_order
 from stator.interp.objects.set_order import members_as_added
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
@@ -309,11 +310,21 @@ class Rebuilder:
             return self._fill(name, "[]", f"[{', '.join(parts)}]", parts, f"{name}.extend")
         if cls is dict:
             name = self.variable(value, "d", "{}")
-            pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
-            return self._fill(name, "{}", f"{{{', '.join(pairs)}}}", pairs, f"{name}.update")
+            pairs = [(self.value(key), self.value(item)) for key, item in value.items()]
+            return self._fill(name, "{}", self.literal(value, pairs), pairs, f"{name}.update")
         added = members_as_added(self.vm, value)
         parts = [self.value(item) for item in (value if added is None else added)]
         return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts), added is not None))
+
+    def literal(self, value: dict[Any, Any], pairs: list[tuple[str, str]]) -> str:
+        """The text of a dict; keys with a `__hash__` in Python are not hashed again."""
+        if not any(map(runs_python, dict.__iter__(value))):
+            return f"{{{', '.join([f'{key}: {item}' for key, item in pairs])}}}"
+        note_hashes(self.vm)
+        hashes = known_hashes(value)
+        given = [f"[{', '.join(parts)}]" for parts in zip(*pairs, strict=True)]
+        numbers = [hashes[id(key)] for key in dict.__iter__(value)]
+        return f"{self.writer.constant(dict_with_hashes)}({numbers}, {', '.join(given)})"
 
     def members(self, value: object, cls: type, target: str, parts: str, as_added: bool) -> str:
         """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
@@ -325,9 +336,12 @@ class Rebuilder:
                 and _core.set_layout(set(list(raw_members(value)))) == layout:
             return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
         fill = self.writer.constant(_core.fill_set, "fill_set")
-        return f"{fill}({target}, {self.writer.constant(layout, 'layout')}, [{parts}])"
+        known = tuple([number for number, item in enumerate(raw_members(value)) if runs_python(item)])
+        if known:
+            note_hashes(self.vm)
+        return f"{fill}({target}, {self.writer.constant(layout, 'layout')}, [{parts}]{f', {known}' if known else ''})"
 
-    def _fill(self, name: str, empty: str, full: str, parts: list[str], fill: str) -> str:
+    def _fill(self, name: str, empty: str, full: str, parts: Sequence[object], fill: str) -> str:
         """Write the literal at once where the object was not needed in between, else fill it later."""
         if not parts:
             return name
@@ -404,8 +418,9 @@ class Rebuilder:
         if id(value) not in self.memo and shell.shape is ShadowKind.TUPLE:
             given += f", [{', '.join(self.value(item) for item in tuple.__iter__(value))}]"
         elif shell.base is frozenset:
-            if _core.set_layout(frozenset(items := list(raw_members(value)))) != _core.set_layout(value) \
-                    or not all(type(item) in CONSTANT_TYPES for item in items):
+            items = list(raw_members(value))
+            if not all(type(item) in CONSTANT_TYPES for item in items) \
+                    or _core.set_layout(frozenset(items)) != _core.set_layout(value):
                 raise Break("SB007", f"a {cls.__qualname__} whose order its members do not decide")
             given += f", {self.value(items)}"
         if id(value) in self.memo:  # a class attribute, or an item, refers to its instance
@@ -427,6 +442,10 @@ class Rebuilder:
             if all(type(key) is str for key, _ in pairs):  # whose hash is nobody's code
                 parts = ", ".join([f"{self.value(key)}: {self.value(item)}" for key, item in pairs])
                 self.writer.line(f"{self.writer.constant(_core.set_items, 'set_items')}({name}, {{{parts}}})")
+                pairs = []
+            elif shell.base is not collections.OrderedDict and any(runs_python(key) for key, _ in pairs):
+                parts = self.literal(value, [(self.value(key), self.value(item)) for key, item in pairs])
+                self.writer.line(f"{base}.update({name}, {parts})")
                 pairs = []
             for key, item in pairs:
                 self.writer.line(f"{base}.__setitem__({name}, {self.value(key)}, {self.value(item)})")

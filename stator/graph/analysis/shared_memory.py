@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from stator.breaks import Break
@@ -22,6 +23,7 @@ from stator.graph.analysis.mutation import storage_of, tags_of, tensors_in
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import Propagation
 from stator.guards.partition import Address, byte_range, group
+from stator.shapes.symbolic_values import hint_of
 from stator.source import MODULE_DICTS, Key, Source
 
 _base, _requires_grad, _is_leaf = (  # a guard asks them, whatever the program has put in their place
@@ -239,6 +241,33 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
         if stride <= reach:
             return True
         reach += stride * (size - 1)
+    return False
+
+
+def repeats_elements(tensor: torch.Tensor) -> bool:
+    """A pure reader for guards: whether an input overlaps itself."""
+    with torch._C.DisableTorchFunction():
+        return overlaps_itself(tensor)
+
+
+def inputs_that_may_repeat(inputs: list[Any], storages: set[int]) -> list[Any]:
+    """Inputs that the graph writes to, and that overlap themselves at some of the sizes that it accepts."""
+    return [each for each in inputs if is_dense(each.tensor) and type(each.fake) is FakeTensor
+            and storage_of(each.fake) in storages and _may_repeat(each.fake)]
+
+
+def _may_repeat(fake: FakeTensor) -> bool:
+    """Whether each stride of open sizes is the extent of the dimensions below it: then no element is repeated."""
+    if _numbers(fake) is not None:
+        return overlaps_itself(fake)
+    pairs = [pair for pair in zip(fake.stride(), fake.shape, strict=True) if type(pair[1]) is not int or pair[1] != 1]
+    if any(hint_of(stride) is None or hint_of(size) is None for stride, size in pairs):
+        return True
+    extent: Any = 1
+    for stride, size in sorted(pairs, key=lambda pair: (hint_of(pair[0]), hint_of(pair[1]))):
+        if not statically_known_true(stride >= extent):
+            return True
+        extent = stride * size
     return False
 
 

@@ -22,7 +22,7 @@ from stator.guards.guard import Kind
 from stator.heap.pure_readers import DICT_VIEWS, container_behind, readable, reduced, set_state
 from stator.heap.services import Heap
 from stator.heap.tracker import ShadowKind, VariableTracker, recorded
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import dict_of_class, is_a, mro_of
 from stator.source import CallOf, Index, Pinned, Source
 
 
@@ -69,6 +69,10 @@ _NUMBERS = (int, float, complex, bool)
 _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.FunctionType,
               types.MethodWrapperType, types.ClassMethodDescriptorType)
 
+# The first argument that is an iterator, where a function stands before it.
+_ITERATORS_FROM: dict[type, int] = dict.fromkeys((
+    map, filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, itertools.starmap), 1)
+
 
 def iterator_adopters(heap: Heap) -> dict[type, Any]:
     found: dict[type, Any] = dict.fromkeys(ADOPTED, functools.partial(adopt_reduced, heap))
@@ -88,11 +92,32 @@ def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
     adopted = [_part(heap, cls, part, Index(Index(base, 1), i), looks_into(cls, args, i))
                for i, part in enumerate(args)]
     new_state = _state(heap, cls, state, Index(base, 2), looks_into(cls, args, 0))
-    standin = ended(cls) if type(value) in ASKING and at_end(args) else heap.services.run_native(make, tuple(adopted))
+    given = tuple([Unasked(part) if would_be_asked(cls, i, part) else part for i, part in enumerate(adopted)])
+    standin = ended(cls) if type(value) in ASKING and at_end(args) else heap.services.run_native(make, given)
     if new_state is not None:
         set_state(standin, new_state)
     heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR, reduced(standin))).type_guarded = True
     return standin
+
+
+class Unasked:
+    """An iterator of a class with an `__iter__` in Python, which the program has called already."""
+
+    __slots__ = ("iterator",)
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self.iterator = iterator
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.iterator
+
+
+def would_be_asked(cls: type, place: int, part: object) -> bool:
+    """Whether making a C iterator anew would call the `__iter__` of an argument that is an iterator already."""
+    found = [dict_of_class(base) for base in mro_of(type(part))]
+    method = next((names["__iter__"] for names in found if "__iter__" in names), None)
+    return method is not None and type(method) is not types.WrapperDescriptorType \
+        and place >= _ITERATORS_FROM.get(cls, 0) and any("__next__" in names for names in found)
 
 
 def refuse_unsettled(value: object, cls: type, args: tuple[Any, ...]) -> None:

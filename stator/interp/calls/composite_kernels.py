@@ -20,11 +20,12 @@ from torch._subclasses import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.mutation import qualified_name
+from stator.guards.guard import Kind
 from stator.heap.reached_state import is_of_library, python_kernel, python_keys
 from stator.interp.frame import Continuation, Frame
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC
-from stator.source import Pinned
+from stator.source import CallOf, Pinned
 
 OPERATORS = (OpOverload, OpOverloadPacket)
 _COMPOSITE = "CompositeImplicitAutograd"
@@ -71,8 +72,14 @@ def call_composite(vm: VM, target: OpOverload | OpOverloadPacket, args: Sequence
     except _Unknown:
         return False
     vm.heap.guard_call(registrations, registrations(operator.name()), Pinned(operator.name()))
+    vm.heap.guard(CallOf(Pinned(kernel_now), (Pinned(operator),)), Kind.ID, kernel)  # one line may register several
     vm.call(kernel, given, named, CompositeResult(operator, cont))
     return True
+
+
+def kernel_now(operator: OpOverload) -> object:
+    """A pure reader for guards: the Python function that torch would call for a composite operator."""
+    return python_kernel(operator, _COMPOSITE)[0]
 
 
 def registrations(name: str) -> str:

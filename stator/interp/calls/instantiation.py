@@ -18,7 +18,7 @@ from stator.host.value_kinds import is_a, module_of, mro_of, name_in_errors
 from stator.interp.calls import module_copies
 from stator.interp.calls.allowed_calls import refuse_disabled
 from stator.interp.frame import Continuation, Frame, Raised, raising
-from stator.interp.lookup import MISSING, find, flags_of
+from stator.interp.lookup import MISSING, find, flags_of, guard_metaclass
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import C_METHODS
 from stator.interp.services import VM
@@ -52,6 +52,7 @@ def call_class(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     """type.__call__, unless the metaclass has its own."""
     refuse_disabled(cls)
     meta = type(cls)
+    guard_metaclass(vm, cls)
     if meta is not type:
         meta_call = find(vm, meta, "__call__")
         if type(meta_call) is types.FunctionType:

@@ -5,6 +5,7 @@ Python that C code calls comes back through the frame hook and is interpreted.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,6 +59,7 @@ _OF_NUMBERS: Mapping[int, Callable[[object], str | int]] = {
     for cls in (torch.SymInt, torch.SymFloat, torch.SymBool)} | dict.fromkeys((id(unread_text.__code__),), repr)
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
+_CALLED_IN_C = (types.WrapperDescriptorType, functools._lru_cache_wrapper, staticmethod, classmethod)
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
 
 
@@ -146,9 +148,8 @@ def call_listed(vm: VM, fn: Any, descriptor: Any, receiver: object, args: Any, k
             raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
         args = tuple([vm.python_callable(value) if at == row.calls_at else value  # others are only handed on
                       for at, value in enumerate(args)])
-        if kwargs:
-            kwargs = {name: vm.python_callable(value) if name in ("key", "func") else value
-                      for name, value in kwargs.items()}
+    if kwargs and (row.cls is NativeClass.ITERATOR or row.asks_items or row.calls_back):
+        kwargs = {key: vm.python_callable(value) if key in ("key", "func") else value for key, value in kwargs.items()}
     vm.functions.formatting += row.formats
     try:
         result = call_heard(vm, fn, args, kwargs) if row.warns else vm.native(fn, args, kwargs)
@@ -250,9 +251,9 @@ def python_callable(vm: VM, value: Any) -> Any:
     """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
     if type(value) in allowed_calls.C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
             or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES \
-            and type(find(vm, type(value), "__call__")) is types.WrapperDescriptorType:
-        made = _callback(value)
-        vm.functions.callbacks[id(made)] = value
+            and type(find(vm, type(value), "__call__")) in _CALLED_IN_C \
+            or type(value) is types.MethodType and type(value.__func__) is functools._lru_cache_wrapper:
+        vm.functions.callbacks[id(made := _callback(value))] = value
         vm.fresh[id(made)] = made
         return made
     return value

@@ -15,7 +15,7 @@ from stator.heap.records import Scope
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import dict_of_class, is_a, mro_of, name_in_errors
 from stator.interp.frame import Continuation, Frame
-from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
+from stator.interp.lookup import MISSING, ancestors, find, guard_field, guard_metaclass, is_mutable_class
 from stator.interp.objects.class_views import class_dict, show_attribute
 from stator.interp.objects.native_attributes import raise_to, read_c_member
 from stator.interp.services import VM
@@ -158,6 +158,8 @@ def adopt_entry(vm: VM, value: object, owner: type) -> Any:
 def load_type_attr(vm: VM, cls: type, name: str, cont: Continuation | None, fallback: bool = True) -> None:
     """type.__getattribute__"""
     meta = type(cls)
+    if (cls, name) not in vm.classes.lookups:
+        guard_metaclass(vm, cls)
     meta_getattribute = find(vm, meta, "__getattribute__")
     if type(meta_getattribute) is types.FunctionType and fallback:
         return vm.call(meta_getattribute, (cls, name), {}, FallbackGetattr(cls, name, cont))
@@ -307,6 +309,8 @@ def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Continua
     if module is warnings and (vm.warnings.changed or vm.warnings.managers) and name in _OF_FILTERS:
         raise Break("SB006", f"warnings.{name} is read after the filters were changed")
     scope = names_of(vm, module)
+    if isinstance(scope, Scope) and name not in scope.seen:
+        vm.heap.guard(Pinned(module), Kind.TYPE, type(module))  # which `module.__class__ = ...` replaces
     descr = find(vm, type(module), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
         if descr is _dict_of_module:

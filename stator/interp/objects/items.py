@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import operator
 import types
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from stator._core import asks_keys
 from stator.breaks import Break
 from stator.code.opcodes_since_314 import NOT_A_CONTAINER
 from stator.guards.guard import Kind
-from stator.heap.pure_readers import mapping_behind
+from stator.heap.pure_readers import default_factory_of, mapping_behind
 from stator.heap.tracker import Box, ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.array_tensors import index_key
@@ -97,6 +99,8 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     tracker = heap.by_standin.get(id(obj))
     if is_a(obj, dict):
         find(vm, type(obj), "__missing__")  # a guard: C code may call it
+    if isinstance(obj, collections.defaultdict) and type(default_factory_of(obj)) is functools._lru_cache_wrapper:
+        raise Break("SB013", "a cache that makes the values of a defaultdict")
     if tracker is not None:
         if tracker.shape is ShadowKind.DICT:
             if type(key) in operators.SCALARS and not asks_keys(obj, key):

@@ -92,6 +92,11 @@ def note_number(vm: VM, function: str) -> None:
         vm.identity.of_process = vm.identity.of_process or f"the result of {function}() in line {frame.line}"
 
 
+def note_hashes(vm: VM) -> None:
+    """Note that the residual holds hashes, which may be those of strings or addresses."""
+    vm.identity.of_process = vm.identity.of_process or "hashes of a dict or a set that the call makes"
+
+
 def note_location(vm: VM, code: types.CodeType) -> None:
     """Note that a line or the path of a code object was read: where its function has moved, it has others."""
     vm.identity.elsewhere[id(code)] = code

@@ -20,6 +20,7 @@ from stator.heap.pure_readers import BOUND, hashed_parts
 from stator.heap.raw_access import CONSTANT_TYPES, raw_members
 from stator.heap.tracker import referring
 from stator.host.value_kinds import is_a
+from stator.interp.key_effects import WithHash, known_hashes, runs_python
 from stator.interp.services import VM
 
 _Items = Sequence[object]
@@ -91,9 +92,13 @@ def members_as_added(vm: VM, value: object) -> list[object] | None:
     if len(members) < 2 or all(type(item) in _NUMBERS for item in members.values()):
         return None
     if not any(lies_elsewhere(vm, item) for item in members.values()):
+        if any(map(runs_python, members.values())):  # made anew by the hashes that they had
+            return None
         return [*additions_of(vm, value)] or None
     if not is_order_known(vm, value):
         raise Break("SB013", "the order of a set made inside, of objects that hash by address", whole_call=True)
+    if any(map(runs_python, members.values())):
+        raise Break("SB006", "a set made inside, of objects of which only some hash by address", whole_call=True)
     return [members[number] for number in vm.identity.additions[id(value)][1]]
 
 
@@ -103,7 +108,9 @@ def additions_of(vm: VM, value: object) -> tuple[object, ...]:
         return ()
     members = {id(item): item for item in raw_members(value)}
     added = tuple([members[number] for number in vm.identity.additions[id(value)][1]])
-    return added if _core.set_layout(set(added)) == _core.set_layout(value) else ()
+    hashes = known_hashes(value)
+    repeated = {WithHash(hashes[id(item)]) for item in added}
+    return added if _core.set_layout(repeated) == _core.set_layout(value) else ()
 
 
 def is_order_known(vm: VM, value: object) -> bool:

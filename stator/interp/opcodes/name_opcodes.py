@@ -155,7 +155,7 @@ def read_builtin(vm: VM, frame: Frame, name: str) -> Any:
 
 
 def load_build_class(vm: VM, frame: Frame, instr: Instruction) -> None:
-    found = builtins.__build_class__ if builtins_of(vm, frame) is None else read_builtin(vm, frame, "__build_class__")
+    found = read_builtin(vm, frame, "__build_class__")
     if found is MISSING:
         raise Raised(NameError("__build_class__ not found"))
     frame.stack.append(found)

@@ -35,20 +35,21 @@ from stator.interp.objects.assignment import writable_dict
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
+from stator.native.rows_declare import ROWS, NativeClass
 from stator.source import CallOf, Key, Pinned, Source
 
 
-def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any]:
-    """The (key, result, type) triples of a bounded cache, the dict of either kind, the mark between args and kwargs.
+def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any, Any]:
+    """The (key, result, type) triples of a bounded cache, its dict, the mark between args and kwargs, its function.
 
     lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, and four more.
     """
     found = gc.get_referents(wrapper)
     end = max(i for i, part in enumerate(found) if part is functools._CacheInfo)  # type: ignore[attr-defined]
-    links, (table, _, mark, element) = found[1:end - 4], found[end - 4:end]
+    links, (table, function, mark, element) = found[1:end - 4], found[end - 4:end]
     if type(table) is not dict or len(links) % 3 or any(part is not element for part in links[2::3]):
         raise TypeError("an lru_cache of an unknown build")
-    return links, table, mark
+    return links, table, mark, function
 
 
 def table_of(wrapper: object) -> dict[Any, Any]:
@@ -70,7 +71,7 @@ def key_of(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], typed
 
 
 def kept_result(wrapper: object, key: object) -> Any:
-    links, table, _ = _parts(wrapper)
+    links, table, *_ = _parts(wrapper)
     if not links:
         return table.get(_unasked(key), ABSENT)
     if _unasked(key) not in table:
@@ -125,6 +126,7 @@ def same_key(left: object, right: object) -> bool:
     return is_constant(left) and is_constant(right) and left == right
 
 
+_PURE = (NativeClass.PURE_SHELL, NativeClass.PURE)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 LOCK: type = type(_thread.allocate_lock())
 RLOCK: type = _thread.RLock
@@ -165,10 +167,23 @@ def _is_outside_cache(vm: VM, wrapper: object) -> bool:
 def _call_cached(vm: VM, cont: Continuation | None, wrapper: object, /, *args: object, **kwargs: object) -> None:
     if _is_outside_cache(vm, wrapper):
         return _call_outside_cache(vm, wrapper, args, kwargs, cont)
+    _refuse_c_code(vm, wrapper)
     for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
     args, kwargs = _plain(vm, args, kwargs)
     vm.give(vm.native(wrapper, args, kwargs), cont)
+
+
+def _refuse_c_code(vm: VM, wrapper: object) -> None:
+    """A cache calls its function natively: Python code is interpreted then, C code would run as it is."""
+    function = _parts(wrapper)[3]
+    while type(function) is types.MethodType:
+        function = function.__func__
+    if type(function) is functools._lru_cache_wrapper and not _is_outside_cache(vm, function):
+        return _refuse_c_code(vm, function)
+    row = ROWS.get(id(function))
+    if type(function) is not types.FunctionType and (row is None or row.cls not in _PURE):
+        raise Break("SB013", "a cache around something else than a Python function")
 
 
 @rule(functools._lru_cache_wrapper.cache_info, functools._lru_cache_wrapper.cache_clear)

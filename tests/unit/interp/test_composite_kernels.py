@@ -147,6 +147,26 @@ def test_operators_that_one_line_registers_again_have_kernels_of_their_own() -> 
         library._destroy()
 
 
+def shifted_by(step: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: x + step
+
+
+def test_a_kernel_that_one_line_registers_again_is_called() -> None:
+    """The operator stays: its definition is another library's."""
+    definition = torch.library.Library("stator_composite_kept", "DEF")
+    definition.define("shift(Tensor x) -> Tensor")
+
+    def program(x: torch.Tensor) -> Any:
+        return torch.ops.stator_composite_kept.shift(x) * 2
+
+    compiled, x = stator.compile(program, backend="eager"), torch.ones(2)
+    for step in (1, 10):
+        library = torch.library.Library("stator_composite_kept", "IMPL")
+        library.impl("shift", shifted_by(step), "CompositeImplicitAutograd")
+        assert compiled(x).tolist() == program(x).tolist() == [2 * (1 + step)] * 2
+        library._destroy()
+
+
 def test_kernels_of_other_kinds_stay_operators_in_the_graph() -> None:
     explicit = operator("explicit", copies, "(Tensor x) -> Tensor", "CompositeExplicitAutograd")
 
