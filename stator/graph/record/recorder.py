@@ -400,7 +400,10 @@ class Recorder(InputRecorder):
         node = new_node(self.graph, op, target, node_args, node_kwargs)
         self.scope.calls += 1
         node.meta.update(self.region.marks)
-        if self.backend.meets_sparse and refused.no_compiler_may_have(args, kwargs, result):
+        if self.backend.meets_sparse and refused.no_compiler_may_have(args, kwargs, result) \
+                or written and self.backend.has_sparse and self.scope.enclosing is None and not self.backend.in_order \
+                and refused.takes_sparse((args, kwargs)):  # AOTAutograd refuses a write beside an input without storage
+            self.propagation.require_exact()
             node.meta[BOUNDARY] = True
         if written is None and self.scope.inner_graphs:
             written = may_fail.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)

@@ -132,6 +132,11 @@ def is_sparse(fake: torch.Tensor) -> bool:
         return fake.layout is not torch.strided and not fake.is_nested
 
 
+def takes_sparse(arguments: object) -> bool:
+    with torch._C.DisableTorchFunction():
+        return any(map(is_sparse, tensors_in(arguments)))
+
+
 def no_compiler_may_have(args: object, kwargs: object, result: object) -> bool:
     """Whether an operation makes a sparse tensor, or takes one that autograd follows.
 
