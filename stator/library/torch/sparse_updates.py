@@ -96,7 +96,7 @@ def collected(vm: VM, lists: list[Any]) -> list[list[Any]]:
 
 def may_be_one_node(vm: VM, lists: list[list[Any]], numbers: dict[str, Any]) -> bool:
     """Whether a graph may have the update as one node: of plain dense tensors, by gradients of which one is sparse."""
-    if torch.is_grad_enabled() or vm.modes.active or not (vm.recorder.backend.in_order or can_be_cut(vm)):
+    if torch.is_grad_enabled() or vm.modes.active or not (vm.recorder.backend.in_order or can_be_cut(vm, with_numbers=True)):
         return False
     if not all(type(each) is FakeTensor for some in lists for each in some) or len({len(some) for some in lists}) > 1 \
             or not all(type(number) in (int, float) or type(number) in SYMBOLIC or name == "lr" and
