@@ -17,18 +17,18 @@ from torch._dispatch.python import enable_python_dispatcher
 _aten = torch.ops.aten
 
 
-def without_elements(shape: Sequence[Any], sparse_dim: int, like: torch.Tensor) -> torch.Tensor:
+def without_elements(shape: Sequence[object], sparse_dim: int, like: torch.Tensor) -> torch.Tensor:
     made: torch.Tensor = _aten._sparse_coo_tensor_with_dims(
         sparse_dim, len(shape) - sparse_dim, shape, dtype=like.dtype, layout=torch.sparse_coo, device=like.device)
     return made
 
 
-def _of_table(grad: torch.Tensor, indices: torch.Tensor, count: Any, *rest: object) -> torch.Tensor:
+def _of_table(grad: torch.Tensor, indices: torch.Tensor, count: object, *rest: object) -> torch.Tensor:
     return without_elements((count, grad.shape[-1]), 1, grad)
 
 
 def _of_bag(grad: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, bags: torch.Tensor, sizes: torch.Tensor,
-            count: Any, *rest: object) -> torch.Tensor:
+            count: object, *rest: object) -> torch.Tensor:
     return without_elements((count, grad.shape[-1]), 1, grad)
 
 

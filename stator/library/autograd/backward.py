@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
@@ -102,11 +103,7 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
             handle.remove()
     require_layouts(vm, found, targets, outputs, bool(hooks or retained or modules.watches or create_graph) or any(
         "is_branch" in node.meta for node in reached))
-    # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
-    unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
-    is_shared = [each is not None and not is_sparse(each) and (unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found)
-                                         or storage_of(each) in modules.given)
-                 for each in found]
+    is_shared = shared_gradients(vm, found, reached, modules)
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
@@ -170,7 +167,7 @@ def require_layouts(vm: VM, found: tuple[FakeTensor | None, ...], targets: list[
                         for each in boundaries.functions_behind(outputs))
         shared = any(gradients.handed_on(vm, found)(new) for new, _ in pairs if new.layout is torch.sparse_coo)
     if otherwise or functions or shared or vm.autograd.hooks:
-        raise Break("SB016", f"{BACKWARD}, with a sparse gradient beside hooks, functions of the program or a kept graph")
+        raise Break("SB016", f"{BACKWARD}, with a sparse gradient beside hooks, functions or a kept graph")
 
 
 def retain(vm: VM, tensor: FakeTensor, new: FakeTensor | None) -> None:
@@ -234,6 +231,15 @@ def is_read(vm: VM, storages: set[int], outputs: list[Any], seeds: list[Any] | N
         return bool(vm.autograd.hooks or vm.autograd.ahead) or not given.isdisjoint(storages) or any(
                 isinstance(each, torch.autograd.function.BackwardCFunction)
                 or not saved_storages(each).isdisjoint(storages) for each in functions)
+
+
+def shared_gradients(vm: VM, found: tuple[Any, ...], reached: set[fx.Node], modules: ModuleHooks) -> list[bool]:
+    """Which gradients others may have too, or views of them."""
+    # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
+    unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
+    return [each is not None and not is_sparse(each) and (
+        unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found) or storage_of(each) in modules.given)
+        for each in found]
 
 
 def is_viewed(grad: FakeTensor, found: tuple[FakeTensor | None, ...]) -> bool:

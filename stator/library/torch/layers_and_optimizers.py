@@ -56,8 +56,9 @@ def _fused_update(vm: VM, callee: Callable[..., object], /, *args: object, **kwa
         vm.torch_call(callee, args, kwargs, asked=True)
 
 
-def rate_as_tensor(vm: VM, callee: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The overload that reads the learning rate of a tensor: the other one would make a rate that changes a constant."""
+def rate_as_tensor(vm: VM, callee: Callable[..., object], kwargs: dict[str, object]
+                   ) -> tuple[Callable[..., object], dict[str, object]]:
+    """The overload that reads the learning rate of a tensor: the other one makes a rate that changes a constant."""
     overload = getattr(getattr(torch.ops.aten, callee.__name__), "tensor_lr", None)
     if overload is None:
         return callee, kwargs
