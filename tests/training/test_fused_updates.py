@@ -109,14 +109,17 @@ def test_gradients_have_the_layout_that_the_capture_promised() -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("cycle", [False, True], ids=["rates", "rates and betas"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_rates_that_change_recompile_nothing(optimizer: str, backend: str) -> None:
-    """The learning rate is data: by a schedule, and computed in the step."""
+def test_numbers_that_change_recompile_nothing(optimizer: str, cycle: bool, backend: str) -> None:
+    """The numbers of a fused kernel are data: a schedule changes learning rates, momentum and betas."""
     def train_with(backend: str | None) -> tuple[list[torch.Tensor], int]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 2))
         update = OPTIMIZERS[optimizer](model.parameters())
-        schedule = torch.optim.lr_scheduler.ExponentialLR(update, 0.8)
+        schedules = torch.optim.lr_scheduler
+        schedule: Any = schedules.OneCycleLR(update, 0.1, total_steps=50, cycle_momentum="Adagrad" not in optimizer) \
+            if cycle else schedules.ExponentialLR(update, 0.8)
 
         def step(x: torch.Tensor, factor: float) -> torch.Tensor:
             update.zero_grad()

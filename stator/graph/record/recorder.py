@@ -287,7 +287,8 @@ class Recorder(InputRecorder):
             try:
                 refused_types.refuse_dtypes(func, args, kwargs)
                 foreseen = results_of_layer(func, args, kwargs) or refused.results_of_dropout(func, args, kwargs)
-                result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
+                result = foreseen if foreseen is not None else \
+                    func(*with_masks(self, target, args), **refused.numbers_left_open(func, kwargs))
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
                 return result

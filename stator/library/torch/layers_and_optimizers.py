@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY
 from stator.graph.metadata.recurrent_layers import NAMES
+from stator.graph.record.refused_operations import FUSED
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation
@@ -46,7 +47,7 @@ def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return layers_of(vm, callee, given)
 
 
-@rule(*[getattr(torch, name) for name in dir(torch) if name.startswith("_fused_") and name.endswith("_")])
+@rule(*FUSED)
 def _fused_update(vm: VM, callee: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     """One kernel for all parameters: a compiler would copy them, and refuses the empty list of a state not kept."""
     vm.heap.expose_deep((args, kwargs))
