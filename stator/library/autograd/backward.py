@@ -49,7 +49,7 @@ from stator.settings.process_config import config
 @rule(torch.Tensor.backward)
 def _tensor_backward(vm: VM, self: object, gradient: object = None, retain_graph: object = None,
                      create_graph: object = False, inputs: object = None) -> None:
-    backward(vm, self, gradient, retain_graph, create_graph, inputs)
+    captured_or_left(vm, self, gradient, retain_graph, create_graph, inputs)
 
 
 @rule(torch.autograd.backward)
@@ -57,7 +57,18 @@ def _backward(vm: VM, tensors: object, grad_tensors: object = None, retain_graph
               create_graph: object = False, grad_variables: object = None, inputs: object = None) -> None:
     if grad_variables is not None:
         raise Break("SB016", f"{BACKWARD}, with grad_variables")
-    backward(vm, tensors, grad_tensors, retain_graph, create_graph, inputs)
+    captured_or_left(vm, tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def captured_or_left(vm: VM, *given: object) -> None:
+    """A pass that breaks behind gradients with a history is a second one: compilers have no backward of theirs."""
+    try:
+        backward(vm, *given)
+    except Break as stop:
+        if stop.stop.turn_off is None and any(node.target in GRADIENTS and node.kwargs.get("create_graph")
+                                              for node in vm.recorder.graph.nodes):
+            raise behind_autograd(vm, stop.code, stop.detail) from None
+        raise
 
 
 def backward(vm: VM, tensors: object, given: object, retain_graph: object, create_graph: object, inputs: object
@@ -167,7 +178,9 @@ def require_layouts(vm: VM, found: tuple[FakeTensor | None, ...], targets: list[
                         for each in boundaries.functions_behind(outputs))
         shared = any(gradients.handed_on(vm, found)(new) for new, _ in pairs if new.layout is torch.sparse_coo)
     if otherwise or functions or shared or vm.autograd.hooks:
-        raise Break("SB016", f"{BACKWARD}, with a sparse gradient beside hooks, functions or a kept graph")
+        # Code of the program that raises in the pass leaves the gradients that the engine has reached before.
+        raise behind_autograd(
+            vm, "SB016", f"{BACKWARD}, with a sparse gradient beside hooks, functions or a kept graph")
 
 
 def retain(vm: VM, tensor: FakeTensor, new: FakeTensor | None) -> None:
