@@ -7,7 +7,7 @@ of their own.  Fakes of sparse tensors have no elements; these rules give such f
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ _RULES: dict[Any, Callable[..., torch.Tensor]] = {
 
 
 @contextlib.contextmanager
-def sparse_gradients_of_fakes(functions: Sequence[Any]) -> Iterator[None]:
+def sparse_gradients_of_fakes(functions: Iterable[object]) -> Iterator[None]:
     """Around a pass of the engine on fakes through these functions of autograd."""
     if not any(getattr(each, "_saved_sparse", False) for each in functions):
         yield

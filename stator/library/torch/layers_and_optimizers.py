@@ -65,7 +65,7 @@ def rate_as_tensor(vm: VM, callee: Callable[..., object], kwargs: dict[str, obje
         return callee, kwargs
     node = vm.recorder.to_node_arg(kwargs["lr"])
     boxed = node.args[0].meta.get("example_value") if node.target == "item" else None
-    if type(boxed) is not FakeTensor or boxed.dtype is not torch.float64:  # computed from numbers of the program
+    if not isinstance(boxed, FakeTensor) or boxed.dtype is not torch.float64:  # computed from numbers of the program
         boxed = vm.torch_call(torch.scalar_tensor, (kwargs["lr"],), {"dtype": torch.float64})
     return overload, {**kwargs, "lr": boxed}
 

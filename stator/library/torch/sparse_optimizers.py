@@ -7,6 +7,7 @@ operator writes to parameters and to the state of the optimizer, and compilers c
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ _ADAM = "sparse_adam(Tensor(a!)[] written, Tensor[] gradients, SymInt[] steps, f
         "float lr, Tensor? rate, bool maximize) -> ()"
 _ADAGRAD = "sparse_adagrad(Tensor(a!)[] written, Tensor[] gradients, float lr, Tensor? rate, float lr_decay, " \
            "float eps, bool maximize) -> ()"
-_single_adagrad: Callable[..., None] = adagrad._single_tensor_adagrad  # type: ignore[attr-defined]
+_single_adagrad: types.FunctionType = adagrad._single_tensor_adagrad  # type: ignore[attr-defined]
 _PLAIN = {"has_sparse_grad": True, "differentiable": False, "has_complex": False, "grad_scale": None, "found_inf": None}
 _library = torch.library.Library("stator", "FRAGMENT")
 
