@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from stator.backends.step_gradients import EngineGradients, take_gradients_between
 from stator.graph.analysis.autograd_boundaries import BOUNDARY, InOnePiece, is_boundary
-from stator.graph.analysis.mutation import WRITTEN_AROUND, storage_of, written_storages
+from stator.graph.analysis.mutation import WRITTEN_AROUND, reached, storage_of, written_storages
 from stator.graph.analysis.step_functions import GRADIENTS
 from stator.graph.fx.graph_modules import TEXT, InnerGraphModule, Source, last_uses
 from stator.graph.state.torch_state import GRAD_MODE, SETTING_OF_SETTER
@@ -87,8 +87,10 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
     place: dict[fx.Node, int] = {}
     settings: dict[Any, fx.Node] = {}
     loose = settings_across_boundaries(graph, grad_enabled)
+    numbers = numbers_of_inputs(graph)
+    steps += numbers_between(graph, numbers)
     for node in graph.nodes:
-        if node.op in ("placeholder", "get_attr", "output"):
+        if node.op in ("placeholder", "get_attr", "output") or node in numbers:
             continue
         if is_boundary(node) or node.target is operator.getitem and is_boundary(node.args[0]):
             if node.meta.get("unbacked_bindings"):
@@ -108,8 +110,32 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
                 grad_enabled = node.args[0]
     for number, step in enumerate(steps):
         if type(step) is Piece:
-            _find_ends(step, number, place)
+            step.nodes = [*chosen(numbers, step.nodes), *step.nodes]
+            _find_ends(step, number, place, numbers)
     return steps
+
+
+def numbers_of_inputs(graph: fx.Graph) -> dict[fx.Node, None]:
+    """The floats that are read from inputs, which hold nothing else: each piece reads them itself."""
+    found: dict[fx.Node, None] = {}
+    for node in graph.nodes:
+        if type(node.meta.get("example_value")) is torch.SymFloat and node.op.startswith("call_") \
+                and "unbacked_bindings" not in node.meta and node.all_input_nodes and all(
+                    each.op == "placeholder" or each in found for each in node.all_input_nodes):
+            found[node] = None
+    return found
+
+
+def numbers_between(graph: fx.Graph, numbers: dict[fx.Node, None]) -> list[fx.Node]:
+    """Those of them that boundaries and the caller need."""
+    return chosen(numbers, [node for node in graph.nodes if is_boundary(node) or node.op == "output"])
+
+
+def chosen(numbers: dict[fx.Node, None], users: Iterable[fx.Node]) -> list[fx.Node]:
+    """The numbers that some nodes need, and those of which they are computed."""
+    waiting = [each for user in users for each in user.all_input_nodes if each in numbers]
+    needed = reached(waiting, lambda node: [each for each in node.all_input_nodes if each in numbers])
+    return [node for node in numbers if node in needed]
 
 
 def written_around(graph: fx.Graph, steps: list[Any], last: fx.Node | None) -> Iterator[set[int]]:
@@ -192,11 +218,13 @@ def kept(places: Iterable[Any]) -> Iterator[None]:
                 setting.setter(*key, *value)
 
 
-def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:
+def _find_ends(step: Piece, number: int, place: dict[fx.Node, int], numbers: dict[fx.Node, None]) -> None:
     for node in step.nodes:
         for each in node.all_input_nodes:
-            if each.op != "get_attr" and place.get(each) != number and each not in step.inputs:
+            if each.op != "get_attr" and place.get(each) != number and each not in step.inputs and each not in numbers:
                 step.inputs.append(each)
+        if node in numbers:
+            continue
         if any(user.op == "output" or place[user] != number for user in node.users):
             if type(node.meta.get("example_value")) not in (FakeTensor, torch.SymInt):
                 raise InOnePiece(f"an autograd boundary behind {node.name}, which is no tensor")

@@ -92,10 +92,13 @@ def saved_storages(results: Any) -> set[int] | None:
         met.add(node)
         if len(met) > MOST_NODES:
             return None
-        saved = getattr(node, "saved_tensors", None)
-        if saved is None:  # a view of a result
-            saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
-            ahead += [each for each, _ in node.next_functions]
+        try:
+            saved = getattr(node, "saved_tensors", None)
+            if saved is None:  # a view of a result, or a node between two pieces
+                saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+        except RuntimeError:  # a pass has freed it, or a write has spoilt it
+            return None
+        ahead += [each for each, _ in node.next_functions]  # of the pieces before
         found.update(each.untyped_storage()._cdata for each in flat(saved)  # a sparse one is no memory of its own
                      if isinstance(each, torch.Tensor) and each.layout is torch.strided)
     return found

@@ -282,7 +282,7 @@ def program(x, values):
 def run(program, x):
     return program(x, [1, 2, 3])
 """)],
-    "SB016": [Remedy("a backward pass with sparse gradients", """
+    "SB016": [Remedy("a backward pass that adds to a sparse gradient", """
 import torch
 
 WEIGHT = torch.ones(5, 3, requires_grad=True)
@@ -292,7 +292,7 @@ def program(x):
     return WEIGHT.grad.to_dense().sum()
 
 def run(program, x):
-    WEIGHT.grad = None
+    WEIGHT.grad = torch.zeros(5, 3).to_sparse()
     return program(x)
 """, """
 import torch

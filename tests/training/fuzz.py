@@ -117,6 +117,17 @@ class Table(nn.Module):
         return x + self.rows(torch.arange(len(x)) % 5) + self.rows.weight.sum() * 0.1
 
 
+class SparseTable(nn.Module):
+    """Rows of a table whose gradient is sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(5, WIDTH, sparse=True)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.rows(torch.arange(len(x)) * 2 % 5)
+
+
 class Branching(nn.Module):
     """A layer behind a branch on data: skipped at random, or repaired where it is large."""
 
@@ -175,15 +186,27 @@ OPTIMISERS: list[Callable[[Any, random.Random], Any]] = [
 ]
 
 
+SPARSE_OPTIMISERS: list[Callable[[Any], Any]] = [
+    lambda p: torch.optim.SGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, foreach=False),
+    lambda p: torch.optim.Adagrad(p, 0.05, lr_decay=0.1), lambda p: torch.optim.Adagrad(p, 0.05, foreach=True)]
+FIRST_SPARSE = 70000
+
+
 def make_world(seed: int) -> FuzzedWorld:
     r = random.Random(seed)
     torch.manual_seed(seed)
     layers = [r.choice(LAYERS)(r) for _ in range(r.randint(1, 4))] + [nn.Linear(WIDTH, WIDTH)]
     if r.random() < 0.2:
         layers.append(layers[-1])  # tied
+    other = random.Random(f"sparse {seed}")  # a stream of its own: older seeds make the programs that they made
+    sparse = seed >= FIRST_SPARSE and other.random() < 0.15
+    if sparse:
+        layers.insert(other.randrange(len(layers)), SparseTable())
     model = nn.Sequential(*layers)
     parameters = list(model.parameters())
     optimiser = r.choice(OPTIMISERS)(parameters, r)
+    if sparse and other.random() < 0.8:
+        optimiser = other.choice(SPARSE_OPTIMISERS)(parameters)
     loss_of, form = r.choice(LOSSES), {name: r.random() < share for name, share in {
         "accumulate": 0.2, "twice": 0.15, "clip": 0.3, "penalty": 0.15, "hook": 0.15, "leaf hook": 0.1, "keep": 0.1,
         "inputs": 0.1, "average": 0.2, "look": 0.2, "detached": 0.3, "number": 0.3, "set_to_none": 0.7, "zero last": 0.3,

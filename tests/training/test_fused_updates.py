@@ -106,3 +106,37 @@ def test_gradients_have_the_layout_that_the_capture_promised() -> None:
     found, = EngineGradients(node)(Turned.apply(weight).square().sum(), [weight])
     assert expected.stride() == (1, 3) and found.stride() == (4, 1)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("cycle", [False, True], ids=["rates", "rates and betas"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_numbers_that_change_recompile_nothing(optimizer: str, cycle: bool, backend: str) -> None:
+    """The numbers of a fused kernel are data: a schedule changes learning rates, momentum and betas."""
+    def train_with(backend: str | None) -> tuple[list[torch.Tensor], int]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 2))
+        update = OPTIMIZERS[optimizer](model.parameters())
+        schedules = torch.optim.lr_scheduler
+        schedule: Any = schedules.OneCycleLR(update, 0.1, total_steps=50, cycle_momentum="Adagrad" not in optimizer) \
+            if cycle else schedules.ExponentialLR(update, 0.8)
+
+        def step(x: torch.Tensor, factor: float) -> torch.Tensor:
+            update.zero_grad()
+            loss = model(x).square().mean() * factor
+            loss.backward()
+            update.step()
+            schedule.step()
+            return loss.detach()
+
+        call = step if backend is None else stator.compile(step, backend=backend)
+        with events.record() as seen:
+            made = [call(torch.full((5, 16), number / 10), 1.0 / number) for number in range(1, 9)]
+        captures = [each for each in seen if isinstance(each, events.CaptureFinished)]
+        assert not any(isinstance(each, (events.GraphBreak, events.EagerFallback)) for each in seen)
+        return [*made, *model.parameters(), torch.tensor(schedule.get_last_lr())], len(captures)
+
+    expected, _ = train_with(None)
+    found, captures = train_with(backend)
+    assert captures <= 4  # without state, with it, with numbers that vary
+    torch.testing.assert_close(found, expected, **({"rtol": 0, "atol": 0} if backend == "eager" else {}))

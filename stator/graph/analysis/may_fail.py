@@ -188,6 +188,12 @@ def _is_on_a_gpu(node: fx.Node) -> bool:
     return bool(given) and all(value.device.type == "cuda" for value in given)
 
 
+def _is_sparse(node: fx.Node) -> bool:
+    """Whether a value is a sparse tensor: kernels that read one do not compare memory."""
+    value = node.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and value.layout is not torch.strided
+
+
 def _holds_tensor(argument: object) -> bool:
     found: list[bool] = []
     fx.node.map_arg(argument, lambda node: found.append(isinstance(node.meta.get("example_value"), torch.Tensor)))
@@ -209,7 +215,7 @@ class Memory:
         written = self._owners_of(first)
         if stem_of(node.target) in _REFUSE_THEMSELVES and given_nodes(node).count(first) > 1:
             return True
-        others = [each for each in node.all_input_nodes if each is not first]
+        others = [each for each in node.all_input_nodes if each is not first and not _is_sparse(each)]
         if any(written & read or self._any_shared(written) and self._any_shared(read)
                for read in map(self._owners_of, others)):
             return True

@@ -1,6 +1,7 @@
 """Functions that the graph of a train step calls.   loss.backward(), scaler.step(optimizer)
 
 In: losses, leaves, hooks of modules as graphs; counts of infinite gradients.  Out: gradients, or an error of a check.
+Sparse gradients: a leaf gets a tensor of its own on their indices and values.
 """
 
 from __future__ import annotations
@@ -102,5 +103,16 @@ def gradients_beside_modules(outputs: object, inputs: Sequence[Any], seeds: obje
         raise RuntimeError("hooks of modules are not called as in the capture")
     return *found, *made
 
+
+def own_sparse_gradient(new: torch.Tensor) -> torch.Tensor:
+    """As AccumulateGrad makes a first gradient: on the same indices and values, not coalesced."""
+    indices, values = new._indices(), new._values()
+    if not indices.is_contiguous() or not values.is_contiguous():
+        return new.clone()
+    return torch.ops.aten._sparse_coo_tensor_unsafe(
+        indices, values, new.shape, dtype=new.dtype, layout=new.layout, device=new.device)
+
+
+own_sparse_gradient.never_fails = True  # type: ignore[attr-defined]
 
 GRADIENTS = (torch.autograd.grad, gradients_without_hooks, gradients_beside_modules, gradients_in_anomaly_mode)

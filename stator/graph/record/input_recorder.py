@@ -136,6 +136,7 @@ class InputRecorder:
         """Whether the graph may get a sparse tensor; of one with a gradient, no compiler gets the operations."""
         if tensor.layout not in SPARSE_LAYOUTS or not self.backend.takes_sparse:
             return False
+        self.backend.has_sparse = True
         if tensor.requires_grad and not self.backend.in_order:
             self.backend.meets_sparse = True
             return self.scope.enclosing is None

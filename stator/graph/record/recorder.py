@@ -287,7 +287,8 @@ class Recorder(InputRecorder):
             try:
                 refused_types.refuse_dtypes(func, args, kwargs)
                 foreseen = results_of_layer(func, args, kwargs) or refused.results_of_dropout(func, args, kwargs)
-                result = func(*with_masks(self, target, args), **kwargs) if foreseen is None else foreseen
+                result = foreseen if foreseen is not None else \
+                    func(*with_masks(self, target, args), **refused.numbers_left_open(func, kwargs))
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
                     known_values.forget_constants(mutation.declared_writes(func, args, kwargs) or args[:1], result)
                 return result
@@ -402,7 +403,10 @@ class Recorder(InputRecorder):
         node = new_node(self.graph, op, target, node_args, node_kwargs)
         self.scope.calls += 1
         node.meta.update(self.region.marks)
-        if self.backend.meets_sparse and refused.no_compiler_may_have(args, kwargs, result):
+        if self.backend.meets_sparse and refused.no_compiler_may_have(args, kwargs, result) \
+                or written and self.backend.has_sparse and self.scope.enclosing is None and not self.backend.in_order \
+                and refused.takes_sparse((args, kwargs)):  # AOTAutograd refuses a write beside an input without storage
+            self.propagation.require_exact()
             node.meta[BOUNDARY] = True
         if written is None and self.scope.inner_graphs:
             written = may_fail.note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)

@@ -53,6 +53,7 @@ class BackendTraits:
     may_be_cut: bool = False  # whether its compiler gets the pieces between operations that are slower compiled
     cut_at_errors: bool = False  # whether it gets the pieces between custom operators that may raise behind writes
     takes_sparse: bool = True  # whether it may get sparse tensors
+    has_sparse: bool = False  # whether the graph has sparse tensors
     meets_sparse: bool = False  # whether there are sparse tensors for which some operations are no compiler's
     overlaps: Overlaps | None = None  # where the compiler functionalises
 

@@ -45,6 +45,9 @@ _COPYING_DROPOUTS: frozenset[Any] = frozenset({
 _DROPOUTS: dict[Any, tuple[str, ...]] = {
     torch.nn.functional.dropout: ("input", "p", "training", "inplace"),
     **dict.fromkeys((torch.dropout, _aten.dropout, _aten.dropout.default, *_COPYING_DROPOUTS), ("input", "p", "train"))}
+FUSED = [getattr(torch, name) for name in dir(torch) if name.startswith("_fused_") and name.endswith("_")]
+_FUSED = {id(each) for function in FUSED for each in (function, getattr(
+    getattr(_aten, function.__name__), "tensor_lr", None))} - {id(None)}
 Operator = Callable[..., object]
 Arguments = tuple[object, ...]
 Layout = tuple[object, ...]
@@ -127,9 +130,21 @@ def results_of_dropout(func: Operator, args: tuple[Any, ...], kwargs: dict[str, 
     return None if training and rate else tensor
 
 
+def numbers_left_open(func: object, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments for fakes: C++ would make constants of the numbers of a fused kernel, which decide no layout."""
+    if kwargs and id(func) in _FUSED and torch.SymFloat in map(type, kwargs.values()):
+        return {name: 0.5 if type(value) is torch.SymFloat else value for name, value in kwargs.items()}
+    return kwargs
+
+
 def is_sparse(fake: torch.Tensor) -> bool:
     with torch._C.DisableTorchFunction():  # the tracer's own mode may be on
         return fake.layout is not torch.strided and not fake.is_nested
+
+
+def takes_sparse(arguments: object) -> bool:
+    with torch._C.DisableTorchFunction():
+        return any(map(is_sparse, tensors_in(arguments)))
 
 
 def no_compiler_may_have(args: object, kwargs: object, result: object) -> bool:

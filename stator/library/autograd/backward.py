@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
@@ -26,8 +27,11 @@ from stator.graph.analysis.autograd_boundaries import (
 )
 from stator.graph.analysis.mutation import storage_of
 from stator.graph.analysis.shared_memory import may_overlap
-from stator.graph.analysis.step_functions import GRADIENTS, gradients_beside_modules
+from stator.graph.analysis.step_functions import GRADIENTS, gradients_beside_modules, own_sparse_gradient
 from stator.graph.metadata.input_layouts import PLAIN_CLASSES
+from stator.graph.metadata.recurrent_layers import LayerResults
+from stator.graph.metadata.sparse_gradients import without_elements
+from stator.graph.record.refused_operations import is_sparse
 from stator.graph.state.torch_state import without_grad
 from stator.host.suspended_patches import NOW
 from stator.interp.noted_effects import Converted, note_warning
@@ -45,7 +49,7 @@ from stator.settings.process_config import config
 @rule(torch.Tensor.backward)
 def _tensor_backward(vm: VM, self: object, gradient: object = None, retain_graph: object = None,
                      create_graph: object = False, inputs: object = None) -> None:
-    backward(vm, self, gradient, retain_graph, create_graph, inputs)
+    captured_or_left(vm, self, gradient, retain_graph, create_graph, inputs)
 
 
 @rule(torch.autograd.backward)
@@ -53,7 +57,18 @@ def _backward(vm: VM, tensors: object, grad_tensors: object = None, retain_graph
               create_graph: object = False, grad_variables: object = None, inputs: object = None) -> None:
     if grad_variables is not None:
         raise Break("SB016", f"{BACKWARD}, with grad_variables")
-    backward(vm, tensors, grad_tensors, retain_graph, create_graph, inputs)
+    captured_or_left(vm, tensors, grad_tensors, retain_graph, create_graph, inputs)
+
+
+def captured_or_left(vm: VM, *given: object) -> None:
+    """A pass that breaks behind gradients with a history is a second one: compilers have no backward of theirs."""
+    try:
+        backward(vm, *given)
+    except Break as stop:
+        if stop.stop.turn_off is None and any(node.target in GRADIENTS and node.kwargs.get("create_graph")
+                                              for node in vm.recorder.graph.nodes):
+            raise behind_autograd(vm, stop.code, stop.detail) from None
+        raise
 
 
 def backward(vm: VM, tensors: object, given: object, retain_graph: object, create_graph: object, inputs: object
@@ -97,15 +112,9 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     finally:
         for handle in handles:
             handle.remove()
-    with torch._C.DisableTorchFunction():
-        if any(each is not None and (each.layout is not torch.strided or each.dtype is not leaf.dtype)
-               for each, leaf in zip(found, targets, strict=True)):
-            raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
-    # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
-    unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
-    is_shared = [each is not None and (unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found)
-                                         or storage_of(each) in modules.given)
-                 for each in found]
+    require_layouts(vm, found, targets, outputs, bool(hooks or retained or modules.watches or create_graph) or any(
+        "is_branch" in node.meta for node in reached))
+    is_shared = shared_gradients(vm, found, reached, modules)
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
@@ -134,7 +143,12 @@ def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, ne
     leaf = hooks.leaves[place]
     new = hooks.before(place, new)
     is_stolen = False
-    if grad is None:
+    if grad is None and is_sparse(new):
+        with torch._C.DisableTorchFunction(), vm.recorder.fake_mode:  # without elements, as fakes of sparse inputs
+            made = without_elements(new.shape, new.sparse_dim(), new)
+        vm.recorder.record("call_function", own_sparse_gradient, (new,), {}, made)
+        vm.tensors.grads[id(leaf)] = (leaf, made)
+    elif grad is None:
         with torch._C.DisableTorchFunction():
             is_view = new._is_view()
         copied = is_shared or create_graph or bool(hooks.hooks[place][0])
@@ -146,6 +160,27 @@ def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, ne
     else:
         vm.torch_call(torch.Tensor.add_, (grad, new), None)
     hooks.after(place, is_stolen)
+
+
+def require_layouts(vm: VM, found: tuple[FakeTensor | None, ...], targets: list[Any], outputs: list[Any],
+                    otherwise: bool) -> None:
+    """Break at gradients of another kind than their leaf; sparse ones of a plain pass to dense leaves are captured."""
+    with torch._C.DisableTorchFunction():
+        pairs = [(new, leaf) for new, leaf in zip(found, targets, strict=True) if new is not None]
+        if any(new.dtype is not leaf.dtype or new.layout is not torch.strided and (
+                new.layout is not torch.sparse_coo or leaf.layout is not torch.strided) for new, leaf in pairs):
+            raise Break("SB016", f"{BACKWARD}, with a gradient of another dtype or layout than its leaf")
+        if not any(new.layout is torch.sparse_coo for new, _ in pairs):
+            return
+        # Whether the leaf gets the gradient itself or a copy, the references that such functions keep decide.
+        functions = any(isinstance(each, torch.autograd.function.BackwardCFunction)
+                        and each._forward_cls is not LayerResults  # type: ignore[attr-defined]
+                        for each in boundaries.functions_behind(outputs))
+        shared = any(gradients.handed_on(vm, found)(new) for new, _ in pairs if new.layout is torch.sparse_coo)
+    if otherwise or functions or shared or vm.autograd.hooks:
+        # Code of the program that raises in the pass leaves the gradients that the engine has reached before.
+        raise behind_autograd(
+            vm, "SB016", f"{BACKWARD}, with a sparse gradient beside hooks, functions or a kept graph")
 
 
 def retain(vm: VM, tensor: FakeTensor, new: FakeTensor | None) -> None:
@@ -209,6 +244,15 @@ def is_read(vm: VM, storages: set[int], outputs: list[Any], seeds: list[Any] | N
         return bool(vm.autograd.hooks or vm.autograd.ahead) or not given.isdisjoint(storages) or any(
                 isinstance(each, torch.autograd.function.BackwardCFunction)
                 or not saved_storages(each).isdisjoint(storages) for each in functions)
+
+
+def shared_gradients(vm: VM, found: tuple[Any, ...], reached: set[fx.Node], modules: ModuleHooks) -> list[bool]:
+    """Which gradients others may have too, or views of them."""
+    # The kernel of a recurrent layer, and the way that a branch takes, decide how gradients are laid out.
+    unknown = any(node.target in RECURRENT or "is_branch" in node.meta for node in reached)
+    return [each is not None and not is_sparse(each) and (
+        unknown or gradients.handed_on(vm, found)(each) or is_viewed(each, found) or storage_of(each) in modules.given)
+        for each in found]
 
 
 def is_viewed(grad: FakeTensor, found: tuple[FakeTensor | None, ...]) -> bool:

@@ -23,6 +23,8 @@ from torch.fx.node import has_side_effect
 from stator import _core
 from stator.breaks import Break, Strategy
 from stator.graph.analysis import autograd_boundaries as boundaries
+from stator.graph.metadata.sparse_gradients import sparse_gradients_of_fakes
+from stator.graph.record.refused_operations import is_sparse
 from stator.graph.state import torch_state
 from stator.host.suspended_patches import own_entry
 from stator.host.value_kinds import is_a
@@ -138,7 +140,8 @@ def gradients_of_fakes(vm: VM, what: str, outputs: list[Any], inputs: list[Any],
         # Gradients are as large as their tensors: a size that a formula makes (of a mask) stays inside.
         with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
                 vm.recorder.symbols.shape_env.ignore_fresh_unbacked_symbols(), \
-                torch.autograd.set_multithreading_enabled(False), without_anomaly_mode():
+                torch.autograd.set_multithreading_enabled(False), without_anomaly_mode(), \
+                sparse_gradients_of_fakes(boundaries.functions_behind(outputs)):
             found: tuple[Any, ...] = torch.autograd.grad(outputs, inputs, seeds, **options)
     except Break:  # of code of the program that the engine calls
         raise
@@ -162,6 +165,11 @@ def record_gradients(vm: VM, outputs: list[Any], inputs: list[Any], seeds: objec
                      more: tuple[Any, ...] = (), made: Sequence[Any] = ()) -> fx.Node:
     """One node; `more` are arguments, and `made` are results, behind the usual ones."""
     target = checked(vm, target, outputs, bool(more))
+    if any(each is not None and is_sparse(each) for each in found):
+        vm.recorder.backend.has_sparse = True
+        if not vm.recorder.backend.in_order:  # no compiler may have the node: pieces must know what shares memory
+            vm.recorder.backend.meets_sparse = True
+            vm.recorder.propagation.require_exact()
     node = vm.recorder.record("call_function", target, (outputs, inputs, seeds, *more), options, (*found, *made))
     vm.recorder.log.changes += 1
     vm.autograd.consumes = vm.autograd.consumes or not (

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.analysis.autograd_boundaries import BETTER_CUT, BOUNDARY
 from stator.graph.metadata.recurrent_layers import NAMES
+from stator.graph.record.refused_operations import FUSED
 from stator.heap.tracker import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation
@@ -46,22 +47,40 @@ def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return layers_of(vm, callee, given)
 
 
-@rule(*[getattr(torch, name) for name in dir(torch) if name.startswith("_fused_") and name.endswith("_")])
+@rule(*FUSED)
 def _fused_update(vm: VM, callee: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     """One kernel for all parameters: a compiler would copy them, and refuses the empty list of a state not kept."""
     vm.heap.expose_deep((args, kwargs))
+    if type(kwargs.get("lr")) is torch.SymFloat and not vm.modes.active:
+        callee, kwargs = rate_as_tensor(vm, callee, kwargs)
     return between_pieces(vm, callee, args, kwargs, True) if can_be_cut(vm) else \
         vm.torch_call(callee, args, kwargs, asked=True)
 
 
-def can_be_cut(vm: VM) -> bool:
-    """Whether the graph's compiler may get two pieces of it for this call (see autograd_boundaries.require_plain)."""
+def rate_as_tensor(vm: VM, callee: Callable[..., object], kwargs: dict[str, object]
+                   ) -> tuple[Callable[..., object], dict[str, object]]:
+    """The overload that reads the learning rate of a tensor: the other one makes a rate that changes a constant."""
+    overload = getattr(getattr(torch.ops.aten, callee.__name__), "tensor_lr", None)
+    if overload is None:
+        return callee, kwargs
+    node = vm.recorder.to_node_arg(kwargs["lr"])
+    boxed = node.args[0].meta.get("example_value") if node.target == "item" else None
+    if not isinstance(boxed, FakeTensor) or boxed.dtype is not torch.float64:  # computed from numbers of the program
+        boxed = vm.torch_call(torch.scalar_tensor, (kwargs["lr"],), {"dtype": torch.float64})
+    return overload, {**kwargs, "lr": boxed}
+
+
+def can_be_cut(vm: VM, with_numbers: bool = False) -> bool:
+    """Whether the graph's compiler may get two pieces of it for this call (see autograd_boundaries.require_plain).
+
+    `with_numbers`: a graph of which a number is used on both sides may run uncompiled.
+    """
     recorder = vm.recorder
     if recorder.backend.in_order or not (recorder.backend.may_be_cut or torch._C._is_any_autocast_enabled()):
         return False
     return recorder.scope.enclosing is None and not (
         recorder.region.tangents or recorder.region.marks or vm.modes.active or recorder.classes
-        or recorder.wrappers.behind or recorder.symbols.has_fresh)
+        or recorder.wrappers.behind or recorder.symbols.has_fresh and not with_numbers)
 
 
 def between_pieces(vm: VM, function: Callable[..., Any], args: object, kwargs: object, cut: object) -> Any:
