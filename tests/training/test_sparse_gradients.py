@@ -235,3 +235,23 @@ def test_table_that_shares_memory_with_the_words() -> None:
         return World(step, lambda number: (words(number),), lambda: parts(table.weight.grad))
     compare(make, 3)
     compare(make, 3, "aot_eager", 1e-5)
+
+
+def test_layout_of_a_dense_gradient_of_a_penalty() -> None:
+    """Rules in Python lay out the second derivative of a convolution otherwise than its kernel."""
+    def make() -> World:
+        torch.manual_seed(0)
+        table = nn.Embedding(5, 4, sparse=True)
+        kernel = nn.Conv1d(2, 2, 1)
+
+        def step(given: Any) -> Any:
+            for each in (table.weight, kernel.weight, kernel.bias):
+                each.grad = None
+            found = table(given).flatten(0, -2).tanh().unflatten(1, (2, 2))
+            loss = kernel(found).abs().mean()
+            slopes = torch.autograd.grad(loss, [table.weight, kernel.weight], create_graph=True)
+            (loss + sum(each.pow(2).sum() for each in slopes)).backward()
+            return loss.detach()
+        return World(step, lambda number: (words(number).clamp(max=4),),
+                     lambda: (parts(table.weight.grad), kernel.weight.grad, kernel.bias.grad))
+    compare(make, 3)

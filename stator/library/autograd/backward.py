@@ -115,6 +115,8 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     require_layouts(vm, found, targets, outputs, bool(hooks or retained or modules.watches or create_graph) or any(
         "is_branch" in node.meta for node in reached))
     is_shared = shared_gradients(vm, found, reached, modules)
+    # With sparse gradients the pass ran on fakes through rules in Python, which may lay out dense ones otherwise.
+    is_laid_out_anew = any(each is not None and is_sparse(each) for each in found)
     # A tensor that has a node already is no result of this one: its copy is.
     found = tuple(vm.recorder.propagation.alike(each) if shared else each
                   for each, shared in zip(found, is_shared, strict=True))
@@ -130,14 +132,15 @@ def backward(vm: VM, tensors: object, given: object, retain_graph: object, creat
     with without_grad(vm.torch_state) if not create_graph and (hooks or retained or has_history) else nullcontext():
         for place in hooks.order if hooks else range(len(leaves)):
             if found[place] is not None:
-                accumulate(vm, hooks, place, grads[place], found[place], is_shared[place], bool(create_graph))
+                accumulate(vm, hooks, place, grads[place], found[place],
+                           is_shared[place] or is_laid_out_anew, bool(create_graph))
             elif any(hooks.hooks[place]):
                 raise Break("SB016", f"{BACKWARD}, with a hook on a leaf that gets no gradient")
         for each, new in zip(retained, found[len(leaves):], strict=True):
             retain(vm, each, new)
 
 
-def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, new: FakeTensor, is_shared: bool,
+def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, new: FakeTensor, is_copied: bool,
                create_graph: bool) -> None:
     """As AccumulateGrad of torch does it, with the hooks before and behind it."""
     leaf = hooks.leaves[place]
@@ -151,7 +154,7 @@ def accumulate(vm: VM, hooks: LeafHooks, place: int, grad: FakeTensor | None, ne
     elif grad is None:
         with torch._C.DisableTorchFunction():
             is_view = new._is_view()
-        copied = is_shared or create_graph or bool(hooks.hooks[place][0])
+        copied = is_copied or create_graph or bool(hooks.hooks[place][0])
         is_stolen = is_view and not copied
         vm.tensors.grads[id(leaf)] = (leaf, new if not copied and is_laid_out_as(new, leaf) else
                                       copy_laid_out_as(vm, new, leaf))
