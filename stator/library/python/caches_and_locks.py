@@ -42,10 +42,11 @@ from stator.source import CallOf, Key, Pinned, Source
 def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any, Any]:
     """The (key, result, type) triples of a bounded cache, its dict, the mark between args and kwargs, its function.
 
-    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, and four more.
+    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links, the
+    type of `cache_info()`, and what else there is.  Each copy of the module has a type of links of its own.
     """
     found = gc.get_referents(wrapper)
-    end = max(i for i, part in enumerate(found) if part is functools._CacheInfo)  # type: ignore[attr-defined]
+    end = 1 + max(i for i, part in enumerate(found) if type(part) is type and part.__qualname__ == "_lru_list_elem")
     links, (table, function, mark, element) = found[1:end - 4], found[end - 4:end]
     if type(table) is not dict or len(links) % 3 or any(part is not element for part in links[2::3]):
         raise TypeError("an lru_cache of an unknown build")
