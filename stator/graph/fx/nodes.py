@@ -148,7 +148,8 @@ class FlatCall:
 
     def __init__(self, function: Callable[..., Any], build: Callable[[Iterator[Any]], Any]) -> None:
         self.function, self.build = function, build
-        self.__name__ = self.__qualname__ = function.__name__
+        name = getattr(function, "__name__", "")  # fx looks for the source of a lambda
+        self.__name__ = self.__qualname__ = name if name.isidentifier() else "flat_call"
         self.result: pytree.TreeSpec | None = None  # of its first call
 
     def __call__(self, *leaves: object) -> tuple[Any, ...]:

@@ -90,7 +90,12 @@ def of_modules(x: T, outside: Any) -> Any:
     return MARKED[through_layers](x, LAYERS).relu()
 
 
-WHOLE = [made_inside, from_outside, in_containers, of_held_tensors, of_modules]
+def of_a_lambda(x: T, outside: Any) -> Any:
+    return MARKED_LAMBDA(x) + 1
+
+
+MARKED_LAMBDA = torch._dynamo.nonstrict_trace(lambda x: x.cos())
+WHOLE = [made_inside, from_outside, in_containers, of_held_tensors, of_modules, of_a_lambda]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
