@@ -209,13 +209,13 @@ def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Seq
         raise BackendError(backend.name, f"compilation failed{where} with {type(error).__name__}: {error}") from error
 
 
-def past_hooks(compiled: Any) -> Any:
+def past_hooks(compiled: Callable[..., object]) -> Callable[..., object]:
     """Call a graph that a backend returned by its `forward`: hooks and patches of all modules are the program's."""
     if not isinstance(compiled, torch.fx.GraphModule) or compiled._forward_hooks or compiled._forward_pre_hooks \
             or compiled._backward_hooks or compiled._backward_pre_hooks:
         return compiled
 
-    def run(*args: object) -> Any:
+    def run(*args: object) -> object:
         return compiled.forward(*args)
     return run
 

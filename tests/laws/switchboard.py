@@ -263,7 +263,7 @@ SWITCHES = [
            ("identity_as_a_number", "hash_as_a_number")),
     Switch("locks left as the program leaves them", forgetting(lambda vm: vm.locks.used.clear()), ("lock_left_held",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
-    Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
+    Switch("finalizers break", without(Heap, "_adopt_finalized", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
     Switch("special methods of tensors are guarded", without(stages, "guard_slots"), ("length_of_tensors_patched",)),
     Switch("graphs call methods by object", without(graph_modules, "method_of_node"),
            ("original_called_past_a_later_patch",)),

@@ -263,7 +263,7 @@ def _may_repeat(fake: FakeTensor) -> bool:
     pairs = [pair for pair in zip(fake.stride(), fake.shape, strict=True) if type(pair[1]) is not int or pair[1] != 1]
     if any(hint_of(stride) is None or hint_of(size) is None for stride, size in pairs):
         return True
-    extent: Any = 1
+    extent: int | torch.SymInt = 1
     for stride, size in sorted(pairs, key=lambda pair: (hint_of(pair[0]), hint_of(pair[1]))):
         if not statically_known_true(stride >= extent):
             return True

@@ -9,7 +9,7 @@ import collections
 import contextlib
 import threading
 import types
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -328,7 +328,7 @@ def read_wrapper(vm: VM, fake: FakeTensor, name: str, value: object) -> Any:
     raise Break("SB017", f"the attribute {name!r} of a {tensor_class(vm, fake).__name__} made inside")
 
 
-def is_plain_record(vm: VM, value: Any) -> bool:
+def is_plain_record(vm: VM, value: object) -> bool:
     """Whether a value is a constant, or an immutable record of constants that was made inside."""
     if type(value) in CONSTANT_TYPES or type(value) is tuple and is_constant_tuple(value):
         return True
@@ -336,7 +336,8 @@ def is_plain_record(vm: VM, value: Any) -> bool:
     if names is None and not (tuple in mro_of(type(value)) and hasattr(type(value), "_fields")) \
             or vm.heap.tracker_of(value) is not None or id(type(value)) in vm.fresh:
         return False
-    items = tuple.__iter__(value) if names is None else record_arguments(value, names).values()
+    items = tuple.__iter__(cast("tuple[object, ...]", value)) if names is None \
+        else record_arguments(value, names).values()
     return all(is_plain_record(vm, item) for item in items)
 
 
