@@ -42,8 +42,8 @@ from stator.source import CallOf, Key, Pinned, Source
 def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any, Any]:
     """The (key, result, type) triples of a bounded cache, its dict, the mark between args and kwargs, its function.
 
-    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links, the
-    type of `cache_info()`, and what else there is.  Each copy of the module has a type of links of its own.
+    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links,
+    the type of `cache_info()`, and what else there is.  Each copy of the module has a type of links of its own.
     """
     found = gc.get_referents(wrapper)
     end = 1 + max(i for i, part in enumerate(found) if type(part) is type and part.__qualname__ == "_lru_list_elem")
