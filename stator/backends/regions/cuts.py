@@ -42,16 +42,14 @@ def place_cuts(flow: Flow, run: Run, probes: Probes, fuses: bool, least_repeats:
     return [], why
 
 
-def place_apart(flow: Flow, repeat: Repeat, probes: Probes, fuses: bool, least_repeats: int) -> tuple[list[int], str]:
+def place_apart(flow: Flow, repeat: Repeat, probes: Probes, least_repeats: int) -> tuple[list[int], str]:
     """The cuts around equal stretches, which belong together; none and why."""
     start, length = repeat.starts[0], repeat.length
     costs = crossing_bytes(flow, start, start + length)
 
     def best(offsets: Iterable[int], inwards: int) -> tuple[int, str]:
         why = ""
-        for offset in sorted(offsets, key=lambda each: (
-                fuses and not all(runs_kernel(flow, probes, first + each) for first in repeat.starts),
-                costs[each], each * inwards)):
+        for offset in sorted(offsets, key=lambda each: (costs[each], each * inwards)):
             why = next((found for first in repeat.starts if (found := why_not(flow, first + offset, start))), "")
             if not why:
                 return offset, ""
@@ -72,11 +70,6 @@ def place_apart(flow: Flow, repeat: Repeat, probes: Probes, fuses: bool, least_r
     if len(kept) < least_repeats:
         return [], "pieces that look alike are used differently"
     return [each + end for each in kept for end in (first, last)], ""
-
-
-def runs_kernel(flow: Flow, probes: Probes, place: int) -> bool:
-    """Whether nothing is fused over a place: a kernel of a library begins there, or the graph ends."""
-    return place == len(flow.body) or probes.runs_kernel(place)
 
 
 def crossing_bytes(flow: Flow, start: int, stop: int) -> list[int]:

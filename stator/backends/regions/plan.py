@@ -91,8 +91,8 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
             why = why or refusal
             runs += [(run.start, run.stop)] if found else []
     apart: list[list[int]] = []
-    if settings.regions == "auto" and not marked:
-        apart, refusal = cuts_apart(flow, probes, fuses, without([(0, len(flow.body))], runs))
+    if settings.regions == "auto" and not marked and not fuses:  # which shares equal kernels of one graph already
+        apart, refusal = cuts_apart(flow, probes, without([(0, len(flow.body))], runs))
         why = why or refusal
     if not cuts and not apart:
         raise Whole(why or "nothing repeats often enough")
@@ -110,13 +110,13 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     return plan
 
 
-def cuts_apart(flow: Flow, probes: Probes, fuses: bool, free: list[tuple[int, int]]) -> tuple[list[list[int]], str]:
+def cuts_apart(flow: Flow, probes: Probes, free: list[tuple[int, int]]) -> tuple[list[list[int]], str]:
     """The cuts of each set of equal stretches outside runs; why a set has none."""
     found: list[list[int]] = []
     why = ""
     for repeat in find_repeats(flow.numbers, free, LEAST_REPEATS, LEAST_LENGTH, LEAST_SAVING):
         try:
-            cuts, refusal = place_apart(flow, repeat, probes, fuses, LEAST_REPEATS)
+            cuts, refusal = place_apart(flow, repeat, probes, LEAST_REPEATS)
         except Whole as error:
             cuts, refusal = [], str(error)
         found += [cuts] if cuts else []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import stator
+from stator.backends.regions import compilation
+from stator.backends.regions.plan import Whole, plan_regions
 from stator.backends.regions.repeats import Repeat, best_repeat, find_repeats, without
 from tests.models.torchvision_ops import declare_missing
 from tests.unit.backends.regions.test_regions import Block, inputs
@@ -111,6 +115,24 @@ def test_stretches_that_are_used_differently():
 
     sides = require_equal(on_three_sides(lambda: (Crossed(), [(inputs(grad=True),)])))
     assert not sides.uses and sides.whole_because == ["pieces that look alike are used differently"]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_compiler_that_fuses_gets_the_whole_graph(monkeypatch, backend):
+    """Inductor shares equal kernels of one graph: more pieces are more to compile."""
+    planned = []
+
+    def plan_alone(gm, given, settings, mode, grad_enabled):
+        try:
+            planned.append(len(plan_regions(gm, given, replace(settings, backend=backend), mode, grad_enabled).pieces))
+        except Whole as whole:
+            planned.append(str(whole))
+        raise Whole("")
+
+    monkeypatch.setattr(compilation, "plan_regions", plan_alone)
+    with torch.no_grad():
+        stator.compile(Alternating(), backend="aot_eager")(inputs())
+    assert planned == ["nothing repeats often enough"] if backend == "inductor" else planned[0] > PLACES, planned
 
 
 def test_a_unet_of_diffusers():
