@@ -284,6 +284,32 @@ def test_exits_with_an_exception_of_before():
         assert compiled(Leaving(number)) == leave(Leaving(number))
 
 
+class Told(tuple[int, ...]):
+    def __iter__(self):
+        raise AssertionError("C code does not ask")
+
+
+@case(call(ramp(2), 1), call(ramp(2), 2))
+def moments_in_tuples_that_c_code_reads(x, n):
+    return time.asctime(Told((2000 + n, 1, 2, 3, 4, 5, 6, 7, 0))), x + 1
+
+
+@case(call(ramp(2), (1, 2)), call(ramp(2), (3,)), call(ramp(2), ()))
+def exits_with_tuples(x, status):
+    try:
+        sys.exit(status)
+    except SystemExit as left:
+        return left.code, left.args, left.args is status, x + 1
+
+
+@case(call(ramp(2), Told((1, 2))), call(ramp(2), Told((3,))), breaks="SB013")
+def exits_with_tuples_of_a_class(x, status):
+    try:
+        sys.exit(status)
+    except SystemExit as left:
+        return left.code, left.args, left.args is status, x + 1
+
+
 @pytest.mark.parametrize("status", [3, None, "text", Leaving(5)])
 def test_exits_leave_the_call(status):
     left = []

@@ -1,4 +1,4 @@
-"""Hashes, caches and iterators of the program's own classes: asked as often as in eager, and by nobody else."""
+"""Compare programs whose hashes, caches and iterators have effects with eager: the effects come once."""
 
 from __future__ import annotations
 

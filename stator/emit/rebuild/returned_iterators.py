@@ -27,6 +27,7 @@ _REBUILT = outside_iterators.ADOPTED | readable(
     itertools.cycle, itertools.product, itertools.permutations, itertools.combinations, TEE_DATA, operator.attrgetter,
     itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.methodcaller)
 
+
 def rebuild_iterator(build: Rebuilder, value: object, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
     if (view := DICT_VIEWS.get(cls)) is not None:  # by the method of dict or OrderedDict, which a subclass may replace

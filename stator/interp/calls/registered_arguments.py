@@ -16,6 +16,7 @@ from stator.breaks import Break
 from stator.guards.guard import is_constant
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.reached_state import Reach
+from stator.host.value_kinds import is_a
 from stator.interp.services import VM
 
 _OWN = frozenset(pytree.BUILTIN_TYPES)
@@ -47,7 +48,7 @@ def taken_apart(vm: VM, what: str, value: Any, plain: Callable[[Any], Any], leav
         named = {key: taken_apart(vm, what, item, plain, leaves) for key, item in value.items()}
         return lambda items: {key: each(items) for key, each in named.items()}
     tracker = vm.heap.tracker_of(value)
-    if tracker is not None and isinstance(tracker.original, torch.nn.Module):
+    if tracker is not None and is_a(tracker.original, torch.nn.Module):
         module = vm.guard_identity(value)
         if (changed := changed_trackers(vm.heap)) and Reach((module,)).may_read(changed):
             raise Break("SB006", f"{what}, after a change of a module that it is given")

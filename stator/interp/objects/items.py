@@ -99,7 +99,8 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     tracker = heap.by_standin.get(id(obj))
     if is_a(obj, dict):
         find(vm, type(obj), "__missing__")  # a guard: C code may call it
-    if isinstance(obj, collections.defaultdict) and type(default_factory_of(obj)) is functools._lru_cache_wrapper:
+    if is_a(obj, collections.defaultdict) and type(
+            default_factory_of(obj)) is functools._lru_cache_wrapper:  # type: ignore[arg-type]
         raise Break("SB013", "a cache that makes the values of a defaultdict")
     if tracker is not None:
         if tracker.shape is ShadowKind.DICT:

@@ -14,6 +14,7 @@ import sys
 import time
 import types
 from collections.abc import Callable
+from typing import cast
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
@@ -77,7 +78,7 @@ def _init_module(vm: VM, module: object, /, *args: object, **named: object) -> N
 def _of_moment(vm: VM, callee: Callable[..., object], given: object = None, /) -> object:
     """Of a moment that is given; without one they read the clock."""
     given = specialise_deep(vm, given)
-    plain = type(given) in (int, float) or is_a(given, tuple) and all(type(part) is int for part in given)  # type: ignore[attr-defined]
+    plain = type(given) in (int, float) or is_a(given, tuple) and all(type(part) is int for part in _items(given))
     return vm.native_unhooked(callee, (given,)) if plain else LISTED
 
 
@@ -85,5 +86,13 @@ def _of_moment(vm: VM, callee: Callable[..., object], given: object = None, /) -
 def _exit(vm: VM, status: object = None, /) -> None:
     if is_a(status, SystemExit):
         raise Raised(vm.set_context(status), spoken=True)  # type: ignore[arg-type]
+    if is_a(status, tuple) and type(status) is not tuple:
+        raise Break("SB013", "sys.exit() of a tuple of another class, which becomes the arguments of the exception",
+                    whole_call=True)
     parts = () if status is None else status if is_a(status, tuple) else (status,)
-    raise Raised(vm.set_context(vm.call_sync(SystemExit, tuple(parts))), spoken=True)  # type: ignore[arg-type]
+    raise Raised(vm.set_context(vm.call_sync(SystemExit, parts)), spoken=True)  # type: ignore[arg-type]
+
+
+def _items(given: object) -> tuple[object, ...]:
+    """The items that C code finds in a tuple, past an `__iter__` of a subclass."""
+    return tuple(tuple.__iter__(cast("tuple[object, ...]", given)))

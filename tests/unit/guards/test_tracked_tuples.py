@@ -1,4 +1,4 @@
-"""The tuples of a guard program are taken from the collector's list; those of the program stay as they are."""
+"""Check which tuples a guard program takes from the collector's list: its own, not those of the program."""
 
 from __future__ import annotations
 
